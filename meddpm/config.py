@@ -1,0 +1,204 @@
+"""The configuration as typed, frozen dataclasses: one for each stage, so that a key of one stage reruns no other.
+
+Floor 0. Nothing here imports torch, and nothing here knows about Snakemake. Names (of presets, variants,
+solvers) are resolved and checked against each other in `meddpm.study`; here are the shapes of the values alone.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+
+class UserError(Exception):
+    """A fault that the user can mend: one or two lines that say what, where, the mend. Never shown as a traceback."""
+
+
+class ConfigError(UserError):
+    """A fault in config.yaml: the key, its value and what would be right."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """One row of the preset table: the network and the diffusion process of one model.
+
+    `size` is (H, W, D) in voxels of the NIfTI array; tensors have the spatial axes reversed, (C, D, W, H).
+    `condition_labels` are the label values that become one binary condition channel each, scaled to
+    `condition_range`. `attention_factors` are the downsampling factors of the levels that attend (the middle
+    block always does). `prediction` is what the network predicts: "epsilon" (the noise) or "v" (the velocity of
+    Salimans and Ho 2022, arXiv 2202.00512).
+    """
+
+    size: tuple[int, int, int]
+    image_channels: int
+    condition_labels: tuple[int, ...]
+    condition_range: tuple[float, float]
+    base_channels: int
+    channel_multipliers: tuple[int, ...]
+    blocks_per_level: int
+    attention_factors: tuple[int, ...]
+    steps: int
+    prediction: str = "epsilon"
+
+    @property
+    def in_channels(self) -> int:
+        """Channels of the network's input: the noisy images, then the condition."""
+        return self.image_channels + len(self.condition_labels)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Shape (C, D, W, H) of one image tensor without the batch axis."""
+        return (self.image_channels, *reversed(self.size))
+
+
+@dataclass(frozen=True)
+class VariantConfig:
+    """What one variant switches. "default" leaves PyTorch's own setting alone."""
+
+    conv_precision: str = "ieee"
+    matmul_precision: str = "ieee"
+    memory_format: str = "contiguous"
+    autocast: str = "none"
+    compile: str = "none"
+    cudnn_benchmark: bool = False
+    cuda_graph: bool = False
+
+
+@dataclass(frozen=True)
+class GpuConfig:
+    """One row of the GPU matrix: `device` is auto, cuda or cpu; `device_name` a regular expression it must match."""
+
+    device: str = "auto"
+    device_name: str | None = None
+
+
+@dataclass(frozen=True)
+class SolverConfig:
+    """One sampler. `evaluations` null means every step of the model; `skip_first` leaves out the noisiest steps."""
+
+    kind: str = "ddpm"
+    evaluations: int | None = None
+    skip_first: int = 0
+
+
+@dataclass(frozen=True)
+class DatasetConfig:
+    """One dataset. `size` is filled in from the model that uses it. `remap` maps label values of the source."""
+
+    source: str = "icbm152"
+    cases: int = 2
+    seed: int = 0
+    remap: dict[int, int] = field(default_factory=dict)
+    rotation_degrees: float = 8.0
+    scaling: float = 0.08
+    elastic_mm: float = 6.0
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How weights are trained. Stops at `steps` optimiser steps or after `max_seconds`, whichever comes first."""
+
+    gpu: str | None = None
+    variant: str = "fp32"
+    steps: int = 1000
+    max_seconds: float | None = None
+    batch: int = 1
+    accumulation: int = 2
+    learning_rate: float = 1e-5
+    ema_decay: float = 0.995
+    ema_every: int = 10
+    ema_start: int = 2000
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class SampleConfig:
+    """Which volumes a cell draws: the first `cases` cases of the dataset, once with each seed."""
+
+    cases: int = 2
+    seeds: tuple[int, ...] = (0,)
+    batch: int = 1
+
+
+@dataclass(frozen=True)
+class BenchConfig:
+    """How a cell is timed: `rounds` times, fp32 and the variant in turn, `repeats` steps each after `warmup`."""
+
+    warmup: int = 2
+    repeats: int = 5
+    rounds: int = 2
+    batch: int = 1
+    max_relative_error: float = 0.1
+
+
+@dataclass(frozen=True)
+class ProfileConfig:
+    """What is profiled: `active` evaluations or training steps after `warmup` ones."""
+
+    phases: tuple[str, ...] = ("sample",)
+    warmup: int = 1
+    active: int = 1
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """How pictures are compared: SSIM window (odd, voxels) and bootstrap resamples of the mean over the volumes."""
+
+    ssim_window: int = 7
+    bootstrap: int = 1000
+    confidence: float = 0.95
+
+
+@dataclass(frozen=True)
+class ReportConfig:
+    """What the page shows."""
+
+    title: str = "What Med-DDPM costs"
+    slices_per_cell: int = 2
+    published: bool = True
+
+
+@dataclass(frozen=True)
+class ArchiveConfig:
+    """What the zip holds beside tables, figures, configuration and environment."""
+
+    samples: bool = False
+
+
+@dataclass(frozen=True)
+class StudySelection:
+    """Which of the defined models, GPUs, variants, solvers and phases make the matrix."""
+
+    name: str
+    models: tuple[str, ...]
+    gpus: tuple[str, ...]
+    variants: tuple[str, ...]
+    solvers: tuple[str, ...]
+    phases: tuple[str, ...]
+
+
+Settings = TypeVar("Settings")
+
+
+def from_mapping(cls: type[Settings], mapping: dict[str, Any]) -> Settings:
+    """Build the dataclass `cls` from a mapping as YAML or JSON gives it: lists become tuples, label keys integers."""
+
+    def value(name: str, raw: Any) -> Any:
+        if isinstance(raw, list):
+            return tuple(raw)
+        if name == "remap":
+            return {int(key): int(label) for key, label in raw.items()}
+        return raw
+
+    return cls(**{name: value(name, raw) for name, raw in mapping.items()})
+
+
+def to_mapping(settings: Any) -> dict[str, Any]:
+    """The dataclass as plain, JSON-ready values."""
+    return json.loads(json.dumps(dataclasses.asdict(settings)))
+
+
+def repository_root() -> Path:
+    """The checkout that this package lies in: where schemas/, envs/ and results/published/ are found."""
+    return Path(__file__).resolve().parent.parent

@@ -1,0 +1,43 @@
+"""Files that are whole or not there: written under a temporary name beside the target, then renamed."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def replacing(target: Path | str) -> Iterator[Path]:
+    """Yield a temporary path beside `target`, with the same suffixes; rename it to `target` if the block succeeds.
+
+    The suffixes are kept because writers (nibabel, matplotlib) choose the format by them. A killed process leaves
+    a file whose name begins with a dot, which nothing reads.
+    """
+    target = Path(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{os.getpid()}.{target.name}")
+    try:
+        yield temporary
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(target: Path | str, text: str) -> None:
+    """Write `text` as UTF-8, atomically."""
+    with replacing(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(target: Path | str, value: Any) -> None:
+    """Write `value` as indented JSON, atomically."""
+    write_text(target, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def sha256(path: Path | str) -> str:
+    """SHA-256 of a file, as hexadecimal digits."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

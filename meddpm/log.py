@@ -1,0 +1,55 @@
+"""Logging for a stage: one file a job, each line with its time, progress among the lines."""
+
+import logging
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from meddpm.config import UserError
+
+Item = TypeVar("Item")
+
+logger = logging.getLogger("meddpm")
+
+
+def setup(path: Path | str | None = None) -> None:
+    """Send the library's log, and warnings, to `path` (or to standard error)."""
+    if path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        handler: logging.Handler = logging.FileHandler(path, mode="w", encoding="utf-8")
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logger.setLevel(logging.INFO)
+    logging.captureWarnings(True)
+
+
+@contextmanager
+def job(path: Path | str) -> Iterator[None]:
+    """The block of a workflow script: its log goes to `path`, a fault that the user can mend ends it in one line."""
+    setup(path)
+    try:
+        yield
+    except UserError as error:
+        logger.error("%s", error)
+        sys.exit(str(error))
+    except Exception:
+        logger.exception("a fault of the program")
+        raise
+
+
+def progress(items: Iterable[Item], total: int, what: str, every_s: float = 5.0) -> Iterator[Item]:
+    """Yield `items`, logging a bar, the count and the time left every `every_s` seconds and at the end."""
+    start = last = time.monotonic()
+    for done, item in enumerate(items, 1):
+        yield item
+        now = time.monotonic()
+        if now - last >= every_s or done == total:
+            last = now
+            filled = round(20 * done / total)
+            left = (now - start) / done * (total - done)
+            logger.info("%s [%s] %d/%d, %.0f s left", what, "#" * filled + "." * (20 - filled), done, total, left)

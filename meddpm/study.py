@@ -1,0 +1,247 @@
+"""From a configuration to the matrix: names resolved and checked against each other, cells, and a stage's settings.
+
+Floor 2, and imports no torch: the Snakefile reads it at every start.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from meddpm import provenance
+from meddpm.config import (
+    ArchiveConfig,
+    BenchConfig,
+    ConfigError,
+    DatasetConfig,
+    EvaluateConfig,
+    GpuConfig,
+    ModelConfig,
+    ProfileConfig,
+    ReportConfig,
+    SampleConfig,
+    SolverConfig,
+    StudySelection,
+    TrainConfig,
+    VariantConfig,
+    from_mapping,
+    to_mapping,
+)
+from meddpm.diffusion import solver_table
+from meddpm.model import presets
+from meddpm.validation import closest, validate
+
+BASELINE = "fp32"
+TRAIN, RANDOM = "train", "random"
+NOT_OF_THE_PRESET = {"preset", "dataset", "weights"}
+
+
+@dataclass(frozen=True)
+class StudyModel:
+    """One model of the study: its preset with the changes of config.yaml, its dataset, where its weights come from."""
+
+    config: ModelConfig
+    dataset: str
+    weights: str
+
+    @property
+    def trains(self) -> bool:
+        """Whether the train stage makes the weights."""
+        return self.weights == TRAIN
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked configuration."""
+
+    selection: StudySelection
+    models: dict[str, StudyModel]
+    datasets: dict[str, DatasetConfig]
+    gpus: dict[str, GpuConfig]
+    variants: dict[str, VariantConfig]
+    solvers: dict[str, SolverConfig]
+    train: TrainConfig
+    sample: SampleConfig
+    bench: BenchConfig
+    profile: ProfileConfig
+    evaluate: EvaluateConfig
+    report: ReportConfig
+    archive: ArchiveConfig
+
+    def training_cell(self, model: str) -> dict[str, str]:
+        """The wildcards of the job that trains `model`."""
+        return {"model": model, "gpu": self.train.gpu or self.selection.gpus[0], "variant": self.train.variant}
+
+    def trained_models(self) -> list[str]:
+        """The models of the study whose weights the train stage makes."""
+        return [name for name in self.selection.models if self.models[name].trains]
+
+    def dataset_size(self, dataset: str) -> tuple[int, int, int]:
+        """(H, W, D) that `dataset` is prepared at: the size of the models that use it."""
+        return next(
+            self.models[name].config.size for name in self.selection.models if self.models[name].dataset == dataset
+        )
+
+    def settings(self, stage: str, **cell: str) -> str:
+        """What decides the result of one job of `stage`, with the digest of its code, as one JSON string.
+
+        One string, because Snakemake compares a job's parameters as an unnamed set: two that swap would not be seen.
+        """
+        values: dict[str, Any] = {"code": provenance.code_digest(f"meddpm.stages.{stage}"), **cell}
+        if "model" in cell:
+            model = self.models[cell["model"]]
+            values["model_config"] = model.config
+            values["weights"] = model.weights if model.weights in (TRAIN, RANDOM) else "file"
+        for key, table in (("variant", self.variants), ("gpu", self.gpus), ("solver", self.solvers)):
+            if key in cell:
+                values[f"{key}_config"] = table[cell[key]]
+        values |= getattr(self, f"_{stage}_settings")(**cell)
+        return json.dumps(values, sort_keys=True, default=to_mapping)
+
+    def _prepare_settings(self, dataset: str) -> dict[str, Any]:
+        return {"dataset_config": self.datasets[dataset], "size": self.dataset_size(dataset)}
+
+    def _train_settings(self, **cell: str) -> dict[str, Any]:
+        # Where it runs is in the wildcards already.
+        return {"train": dataclasses.replace(self.train, gpu=None, variant="")}
+
+    def _sample_settings(self, **cell: str) -> dict[str, Any]:
+        return {"sample": self.sample}
+
+    def _bench_settings(self, phase: str, **cell: str) -> dict[str, Any]:
+        solvers = {name: self.solvers[name] for name in self.selection.solvers} if phase == "sample" else {}
+        return {"bench": self.bench, "baseline_config": self.variants[BASELINE], "solvers": solvers}
+
+    def _profile_settings(self, **cell: str) -> dict[str, Any]:
+        return {"profile": self.profile}
+
+    def _evaluate_settings(self, **cell: str) -> dict[str, Any]:
+        return {"evaluate": self.evaluate, "baseline": BASELINE}
+
+    def _report_settings(self) -> dict[str, Any]:
+        return {"report": self.report, "baseline": BASELINE}
+
+    def _archive_settings(self) -> dict[str, Any]:
+        return {"archive": self.archive}
+
+
+def load(config: dict[str, Any], root: Path | str = ".", source: str = "config.yaml") -> Study:
+    """Check a merged configuration and resolve its names. Paths in it are relative to `root`.
+
+    Raises ConfigError, one line a fault, naming the key, the value and what would be right.
+    """
+    validate(config, source)
+    try:
+        return _resolve(config, Path(root))
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+
+
+def _resolve(config: dict[str, Any], root: Path) -> Study:
+    def table(key: str, cls: type) -> dict[str, Any]:
+        return {name: from_mapping(cls, row or {}) for name, row in config[key].items()}
+
+    def section(key: str, cls: type) -> Any:
+        return from_mapping(cls, config.get(key) or {})
+
+    study = Study(
+        selection=section("study", StudySelection),
+        models={name: _model(name, row) for name, row in config["models"].items()},
+        datasets=table("datasets", DatasetConfig),
+        gpus=table("gpus", GpuConfig),
+        variants=table("variants", VariantConfig),
+        solvers=table("solvers", SolverConfig),
+        train=section("train", TrainConfig),
+        sample=section("sample", SampleConfig),
+        bench=section("bench", BenchConfig),
+        profile=section("profile", ProfileConfig),
+        evaluate=section("evaluate", EvaluateConfig),
+        report=section("report", ReportConfig),
+        archive=section("archive", ArchiveConfig),
+    )
+    _check(study, root)
+    return study
+
+
+def _model(name: str, row: dict[str, Any]) -> StudyModel:
+    preset = row["preset"]
+    if preset not in presets.PRESETS:
+        raise ConfigError(f"models.{name}.preset: {preset} is no preset; {closest(preset, list(presets.PRESETS))}")
+    changes = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    changes = {key: value for key, value in changes.items() if key not in NOT_OF_THE_PRESET}
+    model = dataclasses.replace(presets.PRESETS[preset], **changes)
+    presets.check(model, f"models.{name}")
+    return StudyModel(model, row["dataset"], row.get("weights", TRAIN))
+
+
+def _known(where: str, name: str, table: dict[str, Any]) -> None:
+    if name not in table:
+        raise ConfigError(f"{where}: {name} is not defined; {closest(name, list(table))}")
+
+
+def _check(study: Study, root: Path) -> None:
+    """What the schema cannot say: names must be defined, values must fit each other, files must exist."""
+    _check_names(study)
+    _check_baseline(study)
+    _check_datasets(study)
+    for name in study.selection.models:
+        _check_model(study, name, root)
+    if study.evaluate.ssim_window % 2 == 0:
+        raise ConfigError(f"evaluate.ssim_window: {study.evaluate.ssim_window} is even; right would be an odd number")
+
+
+def _check_names(study: Study) -> None:
+    for key in ("models", "gpus", "variants", "solvers"):
+        for name in getattr(study.selection, key):
+            _known(f"study.{key}", name, getattr(study, key))
+    for name, model in study.models.items():
+        _known(f"models.{name}.dataset", model.dataset, study.datasets)
+    if study.train.gpu:
+        _known("train.gpu", study.train.gpu, study.gpus)
+    _known("train.variant", study.train.variant, study.variants)
+
+
+def _check_baseline(study: Study) -> None:
+    if BASELINE not in study.selection.variants:
+        raise ConfigError(f"study.variants: {BASELINE} is not among them; it is what every variant is compared with")
+    if study.variants[BASELINE] != VariantConfig():
+        raise ConfigError(f"variants.{BASELINE}: the baseline switches nothing; right would be {BASELINE}: {{}}")
+
+
+def _check_datasets(study: Study) -> None:
+    """A dataset is prepared at one size, that of its models."""
+    first: dict[str, str] = {}
+    for name in study.selection.models:
+        model = study.models[name]
+        other = first.setdefault(model.dataset, name)
+        size, prepared = _times(model.config.size), _times(study.models[other].config.size)
+        if size != prepared:
+            raise ConfigError(
+                f"models.{name}.dataset: {model.dataset} is prepared at {prepared} for {other}, but this model is "
+                f"{size}; right would be a dataset of its own"
+            )
+        cases = study.datasets[model.dataset].cases
+        if study.sample.cases > cases:
+            raise ConfigError(
+                f"sample.cases: {study.sample.cases} is more than datasets.{model.dataset}.cases, {cases}"
+            )
+
+
+def _check_model(study: Study, name: str, root: Path) -> None:
+    model = study.models[name]
+    if model.weights not in (TRAIN, RANDOM) and not (root / model.weights).is_file():
+        raise ConfigError(
+            f"models.{name}.weights: {model.weights} is not there; right would be train, random or a safetensors file"
+        )
+    if model.trains and model.config.image_channels != 1:
+        raise ConfigError(
+            f"models.{name}.weights: train needs {model.config.image_channels} images a case and {model.dataset} has "
+            "one; right would be random or a file"
+        )
+    for solver in study.selection.solvers:
+        solver_table.check(study.solvers[solver], model.config.steps, f"solvers.{solver}")
+
+
+def _times(size: tuple[int, ...]) -> str:
+    return "x".join(str(side) for side in size)

@@ -1,0 +1,90 @@
+"""config.yaml against its schema: one line a fault, with the key, the value and what would be right.
+
+Floor 0. jsonschema finds the faults; its own messages print the whole schema, so they are worded here.
+"""
+
+import difflib
+from typing import Any
+
+import jsonschema
+import yaml
+
+from meddpm.config import ConfigError, repository_root
+
+SHOWN_AT_MOST = 10
+
+
+def closest(name: str, known: list[str]) -> str:
+    """The wording for a name that is not known: the nearest known one if there is one, then all of them."""
+    near = difflib.get_close_matches(name, known, n=1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    return f"{meant}Known: {', '.join(known)}"
+
+
+def validate(config: dict[str, Any], source: str = "config.yaml") -> None:
+    """Raise ConfigError, one line a fault, if `config` does not fit schemas/config.schema.yaml."""
+    text = (repository_root() / "schemas" / "config.schema.yaml").read_text(encoding="utf-8")
+    validator = jsonschema.Draft202012Validator(yaml.safe_load(text))
+    faults = sorted({line for error in validator.iter_errors(config) for line in _lines(error)})
+    if faults:
+        more = [f"... and {len(faults) - SHOWN_AT_MOST} more"] if len(faults) > SHOWN_AT_MOST else []
+        raise ConfigError("\n".join(f"{source}: {line}" for line in faults[:SHOWN_AT_MOST] + more))
+
+
+def _lines(error: jsonschema.ValidationError) -> list[str]:
+    where = ".".join(str(part) for part in error.absolute_path)
+    at = f"{where}: " if where else ""
+    value, wanted = error.instance, error.validator_value
+    shown = f"{at}{_short(value)}"
+    match error.validator:
+        case "additionalProperties":
+            known = sorted(error.schema.get("properties", {}))
+            unknown = sorted(str(key) for key in value if key not in known)
+            prefix = f"{where}." if where else ""
+            return [f"{prefix}{key}: unknown key; {closest(key, known)}" for key in unknown]
+        case "required":
+            missing = [key for key in wanted if key not in value]
+            return [f"{at}the key {key} is missing" for key in missing]
+        case "enum":
+            return [f"{shown} is not allowed; {closest(str(value), [str(item) for item in wanted])}"]
+        case "type":
+            types = [wanted] if isinstance(wanted, str) else wanted
+            return [f"{shown} is of the wrong type; right would be {' or '.join(_TYPES[name] for name in types)}"]
+        case "minimum":
+            return [f"{shown} is too small; right would be {wanted} or more"]
+        case "exclusiveMinimum":
+            return [f"{shown} is too small; right would be more than {wanted}"]
+        case "maximum":
+            return [f"{shown} is too large; right would be {wanted} or less"]
+        case "exclusiveMaximum":
+            return [f"{shown} is too large; right would be less than {wanted}"]
+        case "minItems" | "maxItems":
+            bound = "at least" if error.validator == "minItems" else "at most"
+            return [f"{shown} has {len(value)} entries; right would be {bound} {wanted}"]
+        case "minProperties":
+            return [f"{at}is empty; right would be at least one definition"]
+        case "uniqueItems":
+            return [f"{shown} names something twice; right would be each once"]
+        case "pattern":
+            return [f"{at}the name {_short(value)} is not allowed; right would be {_PATTERNS.get(wanted, wanted)}"]
+    return [f"{shown}: {error.message[:150]}"]
+
+
+_TYPES = {
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list, as [a, b]",
+    "object": "a mapping, as key: value",
+    "null": "null",
+}
+_PATTERNS = {
+    "^[A-Za-z0-9][A-Za-z0-9_.-]*$": "letters, digits, '_', '.' and '-', a letter or digit first (it becomes a folder)",
+    "^[0-9]+$": "a label value, a whole number from 0 on",
+}
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,178 @@
+"""config.yaml is checked before anything runs: one line a fault, with the key, the value and what would be right."""
+
+import copy
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from meddpm import config as settings
+from meddpm import study
+from meddpm.config import ConfigError, repository_root
+from meddpm.validation import validate
+
+ROOT = repository_root()
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+SECTIONS = {
+    "train": settings.TrainConfig,
+    "sample": settings.SampleConfig,
+    "bench": settings.BenchConfig,
+    "profile": settings.ProfileConfig,
+    "evaluate": settings.EvaluateConfig,
+    "report": settings.ReportConfig,
+    "archive": settings.ArchiveConfig,
+}
+TABLES = {
+    "datasets": settings.DatasetConfig,
+    "gpus": settings.GpuConfig,
+    "variants": settings.VariantConfig,
+    "solvers": settings.SolverConfig,
+}
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """config.yaml with the value at a dotted path replaced."""
+    config = copy.deepcopy(CONFIG)
+    *parents, last = path.split(".")
+    place = config
+    for key in parents:
+        place = place.setdefault(key, {})
+    place[last] = value
+    return config
+
+
+@pytest.mark.parametrize("file", ["config.yaml", "study.yaml"])
+def test_the_shipped_configurations_are_right(file: str) -> None:
+    config = copy.deepcopy(CONFIG)
+    for key, value in yaml.safe_load((ROOT / file).read_text(encoding="utf-8")).items():
+        config[key] = {**config[key], **value}
+    loaded = study.load(config, ROOT)
+    assert study.BASELINE in loaded.selection.variants
+
+
+FAULTS = [
+    ("study.modles", ["demo"], ["study.modles: unknown key", "did you mean models?"]),
+    ("smaple", {}, ["smaple: unknown key", "did you mean sample?"]),
+    ("study.variants", ["fp32", "bf61"], ["study.variants: bf61", "did you mean bf16?"]),
+    ("study.variants", ["bf16"], ["study.variants", "fp32"]),
+    ("study.variants", ["fp32", "fp32"], ["study.variants", "twice"]),
+    ("study.name", "a/b", ["study.name", "'a/b'", "letters, digits"]),
+    ("study.phases", ["samples"], ["study.phases.0", "'samples'", "did you mean sample?"]),
+    ("variants.mine", {"autocast": "bf61"}, ["variants.mine.autocast", "'bf61'", "did you mean bf16?"]),
+    ("variants.mine", {"autocsat": "bf16"}, ["variants.mine.autocsat", "unknown key", "did you mean autocast?"]),
+    ("variants.fp32", {"autocast": "bf16"}, ["variants.fp32", "baseline"]),
+    ("solvers.dpmpp_2m_sde_10", {"kind": "dpmpp_2m_sde", "evaluations": -3}, ["evaluations", "-3", "1 or more"]),
+    ("solvers.dpmpp_2m_sde_10", {"kind": "ddim", "evaluations": 7}, ["solvers.dpmpp_2m_sde_10", "7"]),
+    ("train.steps", -5, ["train.steps", "-5", "1 or more"]),
+    ("train.steps", "many", ["train.steps", "'many'", "a whole number"]),
+    ("train.learning_rate", 0, ["train.learning_rate", "0", "more than 0"]),
+    ("train.variant", "bf61", ["train.variant", "bf61", "did you mean bf16?"]),
+    ("train.gpu", "h1000", ["train.gpu", "h1000", "local"]),
+    ("models.demo.preset", "demos", ["models.demo.preset", "demos", "did you mean demo?"]),
+    ("models.demo.dataset", "icbm", ["models.demo.dataset", "icbm", "icbm152"]),
+    ("models.demo.steps", 0, ["models.demo.steps", "0", "1 or more"]),
+    ("models.demo.size", [50, 48, 48], ["models.demo.size", "50", "48"]),
+    ("models.demo.size", [48, 48], ["models.demo.size", "2 entries", "3"]),
+    ("models.demo.base_channels", 40, ["models.demo.base_channels", "40", "32"]),
+    ("models.demo.weights", "nowhere.safetensors", ["models.demo.weights", "nowhere.safetensors", "not there"]),
+    ("datasets.icbm152.remap", {"1": 300}, ["datasets.icbm152.remap.1", "300", "255 or less"]),
+    ("sample.cases", 9, ["sample.cases", "9", "icbm152"]),
+    ("sample.seeds", [], ["sample.seeds", "0 entries", "at least 1"]),
+    ("evaluate.ssim_window", 8, ["evaluate.ssim_window", "8", "odd"]),
+    ("gpus", {}, ["gpus", "empty"]),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "words"), FAULTS, ids=[f"{path}={value}" for path, value, _ in FAULTS])
+def test_a_fault_is_one_line_with_key_value_and_mend(path: str, value: Any, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        study.load(changed(path, value), ROOT, "config.yaml")
+    lines = str(caught.value).splitlines()
+    hits = [line for line in lines if all(word in line for word in words)]
+    assert hits, f"no line has {words}: {lines}"
+    assert all(line.startswith("config.yaml: ") and len(line) < 300 for line in lines)
+
+
+def test_several_faults_are_a_line_each_and_not_endless() -> None:
+    config = changed("train", {f"key{number}": 1 for number in range(30)})
+    with pytest.raises(ConfigError) as caught:
+        validate(config)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 11
+    assert lines[-1] == "config.yaml: ... and 20 more"
+
+
+def test_two_models_of_different_size_cannot_share_a_dataset() -> None:
+    config = changed("models.small", {"preset": "demo", "dataset": "icbm152", "size": [16, 16, 16]})
+    config["study"]["models"] = ["demo", "small"]
+    with pytest.raises(ConfigError, match=r"models\.small\.dataset: icbm152 is prepared at 48x48x48 for demo"):
+        study.load(config, ROOT)
+
+
+def test_a_model_of_four_images_cannot_be_trained_on_one() -> None:
+    config = changed("models.brats_192", {"preset": "brats_192", "dataset": "icbm152_brats", "weights": "train"})
+    config["study"]["models"] = ["brats_192"]
+    config["sample"]["cases"] = 1
+    with pytest.raises(ConfigError, match=r"models\.brats_192\.weights: train needs 4 images"):
+        study.load(config, ROOT)
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_the_schema_states_the_defaults_that_the_code_has(name: str) -> None:
+    schema = yaml.safe_load((ROOT / "schemas/config.schema.yaml").read_text(encoding="utf-8"))["properties"][name]
+    assert_defaults(SECTIONS[name], schema["properties"])
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_schema_states_the_defaults_of_a_row(name: str) -> None:
+    schema = yaml.safe_load((ROOT / "schemas/config.schema.yaml").read_text(encoding="utf-8"))["properties"][name]
+    assert_defaults(TABLES[name], schema["additionalProperties"]["properties"])
+
+
+def assert_defaults(cls: type, properties: dict[str, Any]) -> None:
+    assert {field.name for field in dataclasses.fields(cls)} == set(properties)
+    assert settings.to_mapping(cls()) == {name: row["default"] for name, row in properties.items()}
+    assert all(row.get("description") for row in properties.values())
+
+
+def test_models_can_change_every_value_of_a_preset() -> None:
+    schema = yaml.safe_load((ROOT / "schemas/config.schema.yaml").read_text(encoding="utf-8"))
+    allowed = set(schema["properties"]["models"]["additionalProperties"]["properties"])
+    assert allowed == {field.name for field in dataclasses.fields(settings.ModelConfig)} | study.NOT_OF_THE_PRESET
+
+
+def cell_settings(config: dict[str, Any], stage: str, **cell: str) -> dict[str, Any]:
+    return json.loads(study.load(config, ROOT).settings(stage, **cell))
+
+
+SAMPLE = {"model": "demo", "gpu": "local", "variant": "bf16", "solver": "dpmpp_2m_sde_10"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reruns"),
+    [
+        ("report.title", "Another", False),
+        ("train.steps", 77, False),
+        ("bench.repeats", 77, False),
+        ("variants.fp16", {"autocast": "fp16", "cudnn_benchmark": True}, False),
+        ("variants.bf16", {"autocast": "bf16", "cudnn_benchmark": True}, True),
+        ("sample.seeds", [0, 1], True),
+        ("models.demo.steps", 100, True),
+        ("solvers.dpmpp_2m_sde_10", {"kind": "dpmpp_2m", "evaluations": 10}, True),
+    ],
+)
+def test_a_key_of_one_stage_is_no_setting_of_another(path: str, value: Any, reruns: bool) -> None:
+    before, after = cell_settings(CONFIG, "sample", **SAMPLE), cell_settings(changed(path, value), "sample", **SAMPLE)
+    assert (before != after) is reruns
+
+
+def test_settings_come_back_as_the_dataclasses_they_were() -> None:
+    loaded = study.load(CONFIG, ROOT)
+    values = json.loads(loaded.settings("prepare", dataset="icbm152"))
+    assert settings.from_mapping(settings.DatasetConfig, values["dataset_config"]) == loaded.datasets["icbm152"]
+    values = json.loads(loaded.settings("sample", **SAMPLE))
+    assert settings.from_mapping(settings.ModelConfig, values["model_config"]) == loaded.models["demo"].config
+    remap = settings.DatasetConfig(remap={1: 4, 2: 4})
+    assert settings.from_mapping(settings.DatasetConfig, settings.to_mapping(remap)) == remap
