@@ -1,0 +1,56 @@
+"""Volumes in and out: NIfTI, label maps to conditions, Med-DDPM's preparation, the default dataset, the case table."""
+
+import functools
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from meddpm.config import ConfigError, DatasetConfig
+from meddpm.log import progress
+
+if TYPE_CHECKING:
+    from meddpm.data.manifest import CaseRow
+    from meddpm.data.volumes import Case
+
+SOURCES = ("icbm152",)
+
+
+def prepare(settings: DatasetConfig, size: tuple[int, int, int], target_dir: Path | str, workers: int = 1) -> Path:
+    """Make the dataset at `size` (H, W, D) in `target_dir`; return the path of its table, cases.tsv.
+
+    Each case leaves <id>_image.nii.gz (float32 in [-1, 1]) and <id>_label.nii.gz (uint8). The table comes last, and
+    one of an earlier run goes first: where there is a table, its cases are whole. `workers` cases are made at once,
+    which changes no value. Raises ConfigError where a setting is out of range.
+    """
+    from meddpm.data import icbm152, manifest
+
+    if settings.source not in SOURCES:
+        raise ConfigError(f"source: {settings.source!r} is not known; use one of {', '.join(SOURCES)}.")
+    if settings.cases < 1:
+        raise ConfigError(f"cases: {settings.cases} is too few; use 1 or more.")
+    folder = Path(target_dir)
+    table = folder / manifest.FILE_NAME
+    table.unlink(missing_ok=True)
+    icbm152.load_template()
+    make = functools.partial(_make_case, settings, size, folder)
+    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+        rows = list(progress(pool.map(make, range(settings.cases)), settings.cases, "cases"))
+    manifest.write(table, rows)
+    return table
+
+
+def load_case(tsv: Path | str, row: "CaseRow") -> "Case":
+    """The case of one row of the table `tsv`, as `meddpm.data.manifest.load_case`."""
+    from meddpm.data import manifest
+
+    return manifest.load_case(tsv, row)
+
+
+def _make_case(settings: DatasetConfig, size: tuple[int, int, int], folder: Path, index: int) -> "CaseRow":
+    from meddpm.data import icbm152, manifest, volumes
+
+    case = icbm152.build(settings, index, size)
+    image, label = folder / f"{case.id}_image.nii.gz", folder / f"{case.id}_label.nii.gz"
+    volumes.write(image, case.image, case.affine, icbm152.NOTE_SHORT)
+    volumes.write(label, case.label, case.affine, icbm152.NOTE_SHORT)
+    return manifest.describe(case, image, label, folder, f"{icbm152.NOTE}. {icbm152.CITATION}")

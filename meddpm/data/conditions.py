@@ -1,0 +1,48 @@
+"""Label maps to the condition channels that the network is shown."""
+
+import numpy as np
+
+from meddpm.config import ModelConfig, UserError
+from meddpm.data.volumes import to_tensor_axes
+
+
+def binary_channels(
+    label: np.ndarray, labels: tuple[int, ...], value_range: tuple[float, float] = (0.0, 1.0)
+) -> np.ndarray:
+    """One channel for each of `labels`: float32 (C, D, W, H) of a `label` map (H, W, D).
+
+    A channel holds the upper end of `value_range` where the map has its label, and the lower end elsewhere.
+    """
+    low, high = value_range
+    channels = [np.where(label == value, np.float32(high), np.float32(low)) for value in labels]
+    return to_tensor_axes(np.stack(channels, axis=-1))
+
+
+def encode(label: np.ndarray, model: ModelConfig) -> np.ndarray:
+    """The condition of `model` for a `label` map (H, W, D): float32 (C, D, W, H), values in `model.condition_range`.
+
+    One binary channel for each of `model.condition_labels`, in that order; other labels count as background. Raises
+    UserError where the map has another shape than the model.
+    """
+    if label.shape != tuple(model.size):
+        raise UserError(
+            f"a label map of {_by(label.shape)} voxels does not fit a model of {_by(model.size)}; "
+            "prepare the dataset at the model's size."
+        )
+    return binary_channels(label, model.condition_labels, model.condition_range)
+
+
+def remap(label: np.ndarray, table: dict[int, int]) -> np.ndarray:
+    """`label` as uint8 with each value replaced as `table` says, all at once; values not in the table stay.
+
+    Raises UserError where a value of the table is not a label (an integer from 0 to 255).
+    """
+    if any(not 0 <= value <= 255 for pair in table.items() for value in pair):
+        raise UserError(f"remap: {table} has a value outside 0 to 255; labels are bytes.")
+    lookup = np.arange(256, dtype=np.uint8)
+    lookup[list(table.keys())] = list(table.values())
+    return lookup[label]
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
