@@ -1,0 +1,96 @@
+"""What only a GPU can show: variants give the right result with the kernels that they name, and are timed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("no NVIDIA GPU here", allow_module_level=True)
+
+import yaml  # noqa: E402
+
+from meddpm import study, tables, variants  # noqa: E402
+from meddpm.config import VariantConfig, repository_root  # noqa: E402
+from meddpm.model import build_model, presets, weights  # noqa: E402
+from meddpm.profiling import kineto, torch_profiler  # noqa: E402
+from meddpm.stages import bench, profile  # noqa: E402
+
+CONFIG = yaml.safe_load((repository_root() / "config.yaml").read_text(encoding="utf-8"))
+STUDY = study.load(CONFIG)
+NAMES = list(STUDY.variants)
+CUDA = torch.device("cuda")
+LARGEST_ERROR = {"fp32": 1e-5, "channels_last": 1e-5}
+GRAPH = VariantConfig(cuda_graph=True)
+
+
+def evaluate(variant: VariantConfig, trace: Path | None = None) -> torch.Tensor:
+    config = presets.PRESETS["demo"]
+    model = build_model(config).eval()
+    weights.fill(model, 0)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn((1, config.in_channels, *config.shape[1:]), generator=generator).to(CUDA)
+    t = torch.tensor([7], device=CUDA)
+    with torch.no_grad(), variants.applied(variant, CUDA) as applied:
+        network = applied.network(model)
+        output = network(x, t)
+        if trace:
+            torch_profiler.profile(lambda: network(x, t), 1, 1, trace, cuda=True)
+    return output
+
+
+@pytest.fixture(scope="module")
+def reference() -> torch.Tensor:
+    return evaluate(VariantConfig())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_variant_gives_what_fp32_gives(name: str, reference: torch.Tensor) -> None:
+    error = torch.linalg.vector_norm(evaluate(STUDY.variants[name]) - reference) / torch.linalg.vector_norm(reference)
+    assert error < LARGEST_ERROR.get(name, 0.03)
+
+
+def test_a_replayed_graph_gives_what_the_eager_network_gives(reference: torch.Tensor) -> None:
+    torch.testing.assert_close(evaluate(GRAPH), reference, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"), [("fp32", "fp32"), ("tf32", "tf32"), ("stock", "tf32"), ("bf16", "bf16"), ("fp16", "fp16")]
+)
+def test_the_kernels_say_what_the_flags_say(name: str, precision: str, tmp_path: Path) -> None:
+    evaluate(STUDY.variants[name], tmp_path / "trace.json.gz")
+    rows = kineto.kernel_rows(tmp_path / "trace.json.gz")
+    time = {row["precision"]: 0.0 for row in rows}
+    for row in rows:
+        if row["category"] == "convolution forward":
+            time[row["precision"]] += row["time_ms"]
+    assert max(time, key=time.get) == precision, time
+    if precision == "fp32":
+        assert not time.get("tf32")
+    other = sum(row["share"] for row in rows if row["category"] == "other")
+    assert other < 0.01, [row["kernel"] for row in rows if row["category"] == "other"]
+
+
+@pytest.mark.parametrize("phase", ["sample", "train"])
+@pytest.mark.parametrize("name", ["tf32", "compile", "fp16"])
+def test_a_cell_is_timed(name: str, phase: str, tmp_path: Path) -> None:
+    settings = STUDY.settings("bench", model="demo", gpu="local", variant=name, phase=phase)
+    bench.run(settings, tmp_path / "timing.csv", tmp_path / "environment.csv", threads=4)
+    (row,) = tables.read("timing", tmp_path / "timing.csv")
+    assert row["status"] == "ok", row["reason"]
+    assert row["step_ms_p05"] <= row["step_ms_median"] <= row["step_ms_p95"]
+    assert 0 < row["peak_memory_gib"] < 10
+    assert row["speedup"] == pytest.approx(row["fp32_step_ms_median"] / row["step_ms_median"])
+    (environment,) = tables.read("environment", tmp_path / "environment.csv")
+    assert environment["driver"]
+    assert environment["clocks"]
+    flags = json.loads((tmp_path / "flags.json").read_text())
+    assert flags["fp32"]["conv_fp32_precision"] == flags["fp32"]["matmul_fp32_precision"] == "ieee"
+
+
+def test_a_training_step_is_profiled(tmp_path: Path) -> None:
+    settings = STUDY.settings("profile", model="demo", gpu="local", variant="bf16", phase="train")
+    profile.run(settings, tmp_path / "kernels.csv", tmp_path / "environment.csv", threads=4)
+    categories = {row["category"] for row in tables.read("kernels", tmp_path / "kernels.csv")}
+    assert {"convolution forward", "convolution weight gradient", "optimiser"} <= categories
