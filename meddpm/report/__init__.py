@@ -1,0 +1,38 @@
+"""The page: one self-contained HTML file made of the published tables, the samples and the training record."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from meddpm.config import ReportConfig
+
+
+@dataclass(frozen=True)
+class ReportInputs:
+    """The files that the page is made of. Nothing else is read.
+
+    `timing`, `kernels`, `quality` and `environment` are published tables, `run_config` the merged configuration.
+    `samples` are the samples.csv of the cells, under <model>/<gpu>/<variant>/<solver>/; `cases` gives each model's
+    cases.tsv. `training` are training.json files, each with its loss.csv beside it. `published` is the folder of
+    earlier GPU results, one folder a GPU, or None. `figures` is the folder that the figures are written to.
+    """
+
+    timing: Path
+    kernels: Path
+    quality: Path
+    environment: Path
+    run_config: Path
+    figures: Path
+    samples: list[Path] = field(default_factory=list)
+    cases: dict[str, Path] = field(default_factory=dict)
+    training: list[Path] = field(default_factory=list)
+    published: Path | None = None
+
+
+def build(inputs: ReportInputs, settings: ReportConfig, target_dir: Path) -> Path:
+    """Write `target_dir`/index.html, and each figure as SVG and PNG to `inputs.figures`. Returns the page's path.
+
+    Raises OSError where a table or the configuration is missing.
+    """
+    from meddpm.report import page
+
+    return page.build(inputs, settings, Path(target_dir))

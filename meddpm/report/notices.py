@@ -1,0 +1,123 @@
+"""What the reader must know before the figures: what ran where, and how far the pictures and times may be trusted."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from meddpm.config import DatasetConfig
+from meddpm.report import numbers
+from meddpm.report.rows import Group, unique
+from meddpm.tables import OK, Row
+
+# A network of 4.7 million parameters at 64^3 drew its first clean brains after some 31,000 volumes.
+VOLUMES_BEFORE_A_PICTURE = 30_000
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One box: a short title and one or two sentences."""
+
+    title: str
+    text: str
+
+
+def on_gpu(environment: list[Row]) -> bool:
+    """Whether any environment of the run had a GPU: only a GPU has a compute capability."""
+    return any(row["capability"] for row in environment)
+
+
+def notices(
+    config: dict[str, Any], trainings: list[dict[str, Any]], environment: list[Row], groups: list[Group]
+) -> list[Notice]:
+    """The notices of a run, the gravest first."""
+    selected = config.get("study", {}).get("models") or unique(group.model for group in groups)
+    models = {name: (config.get("models") or {}).get(name) or {} for name in selected}
+    found = []
+    if groups and not on_gpu(environment):
+        devices = numbers.listed(unique(group.device_name for group in groups if group.device_name))
+        found.append(
+            Notice(
+                "No GPU in this run",
+                f"Everything was timed on {devices or 'a CPU'}. Neither the times nor the ranking of the variants "
+                "say anything about a GPU: a variant that pays there may cost time here, and the other way round.",
+            )
+        )
+    found += [_training(record) for record in trainings]
+    found += _weights(models)
+    found += _datasets(uses_template(config))
+    found += _gaps(groups)
+    return found
+
+
+def _training(record: dict[str, Any]) -> Notice:
+    seen = record["steps"] * record["batch"]
+    losses = f"loss {numbers.number(record['loss_first'])} to {numbers.number(record['loss_last'])}"
+    text = (
+        f"The weights of {record['model']} were trained in this run: "
+        f"{numbers.count(record['steps'], 'step')} of {numbers.count(record['batch'], 'volume')} in "
+        f"{numbers.duration(record['seconds'])} on {record['device_name']}, {losses}."
+    )
+    if seen >= VOLUMES_BEFORE_A_PICTURE:
+        return Notice("Weights trained in this run", text)
+    return Notice(
+        "Hardly trained: the pictures are near noise",
+        f"{text} That is {numbers.count(seen, 'volume')} seen, where even a small network needs tens of thousands. "
+        "Read no anatomy into the pictures. Times and memory do not depend on how good the weights are; how far the "
+        "variants' pictures differ may.",
+    )
+
+
+def _weights(models: dict[str, dict[str, Any]]) -> list[Notice]:
+    found = []
+    drawn_at_random = [name for name, row in models.items() if row.get("weights") == "random"]
+    if drawn_at_random:
+        found.append(
+            Notice(
+                "Random weights",
+                f"The weights of {numbers.listed(drawn_at_random)} are random numbers: the samples are no pictures. "
+                "Times and memory hold, and a difference between variants is one of arithmetic alone.",
+            )
+        )
+    from_file = {
+        name: row["weights"] for name, row in models.items() if row.get("weights") not in (None, "train", "random")
+    }
+    if from_file:
+        files = numbers.listed([f"{name} from {path}" for name, path in from_file.items()])
+        found.append(Notice("Weights from a file", f"Read as they are, with nothing known of their training: {files}."))
+    return found
+
+
+def uses_template(config: dict[str, Any]) -> list[str]:
+    """The datasets of the study's models that are deformations of the ICBM 152 template."""
+    models, datasets = config.get("models") or {}, config.get("datasets") or {}
+    selected = (config.get("study") or {}).get("models") or []
+    names = unique(models[name]["dataset"] for name in selected if (models.get(name) or {}).get("dataset"))
+    return [name for name in names if (datasets.get(name) or {}).get("source", DatasetConfig.source) == "icbm152"]
+
+
+def _datasets(templates: list[str]) -> list[Notice]:
+    if not templates:
+        return []
+    return [
+        Notice(
+            "A template is not a population",
+            f"The cases of {numbers.listed(templates)} are deformations of one template, ICBM 152, the average of "
+            "healthy adults. No patient, no lesion and no scanner is in them: nothing here speaks of clinical use.",
+        )
+    ]
+
+
+def _gaps(groups: list[Group]) -> list[Notice]:
+    rows = [row for group in groups for row in group.rows]
+    absent = [row for row in rows if row["status"] != OK]
+    if not rows or not absent:
+        return []
+    if len(absent) == len(rows):
+        return [Notice("Nothing could be timed", "Not one cell of the matrix has a time; the table gives each reason.")]
+    states = numbers.listed(unique(row["status"] for row in absent))
+    return [
+        Notice(
+            "Not everything ran",
+            f"Of {len(rows)} rows in the tables {len(absent)} {'has' if len(absent) == 1 else 'have'} no time "
+            f"({states}). Each stands there in grey with its reason.",
+        )
+    ]
