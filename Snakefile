@@ -1,0 +1,40 @@
+"""What a 3D diffusion model costs on a GPU: data, train, sample, bench, profile, evaluate, report, archive.
+
+config.yaml says what is studied, the profile (local/ or slurm/) where it runs. Start with `snakemake --profile local`.
+"""
+
+import os
+
+from snakemake.utils import min_version
+
+min_version("9.27.0")
+
+
+configfile: os.path.join(workflow.basedir, "config.yaml")
+
+
+include: "rules/common.smk"
+include: "rules/data.smk"
+include: "rules/train.smk"
+include: "rules/sample.smk"
+include: "rules/bench.smk"
+include: "rules/profile.smk"
+include: "rules/evaluate.smk"
+include: "rules/report.smk"
+include: "rules/archive.smk"
+
+
+localrules:
+    all,
+    run_config,
+    timing_table,
+    kernels_table,
+    environment_table,
+    quality_table,
+
+
+rule all:
+    default_target: True
+    input:
+        "results/report/index.html",
+        f"results/archive/{STUDY.selection.name}.zip",

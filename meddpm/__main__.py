@@ -1,0 +1,5 @@
+"""python -m meddpm VERB."""
+
+from meddpm.cli import main
+
+main()

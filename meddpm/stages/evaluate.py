@@ -1,0 +1,73 @@
+"""Compare every variant's samples with fp32's: same noise, same mask."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from meddpm import quality, tables
+from meddpm.config import EvaluateConfig
+from meddpm.data import manifest, volumes
+from meddpm.stages.job import Job
+from meddpm.tables import OK, Row
+
+
+def run(settings: str, samples: list[Path], cases: Path | str, target: Path | str) -> None:
+    """Write the quality table of one model from the samples.csv of its cells, <gpu>/<variant>/<solver>/samples.csv.
+
+    The reference is the baseline of the same GPU and solver. A cell without samples is a row with its reason.
+    """
+    job = Job.parse("evaluate", settings)
+    how, baseline = job.get("evaluate", EvaluateConfig), job.values["baseline"]
+    labels = {row.id: Path(cases).parent / row.label for row in manifest.read(cases)}
+    drawn = {_cell(path): _read(path) for path in samples}
+    rows: list[Row] = []
+    for (gpu, variant, solver), volumes_of in drawn.items():
+        if variant == baseline:
+            continue
+        row = {
+            **job.cell("model"),
+            "gpu": gpu,
+            "variant": variant,
+            "solver": solver,
+            "reference": f"{baseline}, same noise",
+        }
+        missing = _not_there(volumes_of) or _not_there(drawn[gpu, baseline, solver])
+        if missing:
+            rows.append({**row, "metric": "SSIM", "region": "whole", **missing})
+            continue
+        pairs = [
+            (
+                _tensor(volumes_of[key]),
+                _tensor(drawn[gpu, baseline, solver][key]),
+                volumes.to_tensor_axes(volumes.read_label(labels[key[0]])[0])[0] > 0,
+            )
+            for key in volumes_of
+        ]
+        rows += [{**row, "status": OK, **measured} for measured in quality.quality_rows(pairs, how)]
+    tables.write("quality", rows, target)
+
+
+def _cell(path: Path | str) -> tuple[str, str, str]:
+    gpu, variant, solver = Path(path).parts[-4:-1]
+    return gpu, variant, solver
+
+
+def _read(path: Path | str) -> dict[tuple[str, str], Row]:
+    """The rows of a samples.csv by (case, seed), each with the absolute place of its volume."""
+    with open(path, newline="", encoding="utf-8") as stream:
+        return {
+            (row["case"], row["seed"]): {**row, "file": Path(path).parent / row["file"]}
+            for row in csv.DictReader(stream)
+        }
+
+
+def _not_there(rows: dict[tuple[str, str], Row]) -> Row | None:
+    return next(
+        ({"status": row["status"], "reason": row["reason"]} for row in rows.values() if row["status"] != OK), None
+    )
+
+
+def _tensor(row: Row) -> np.ndarray:
+    """The volume of a row of samples.csv as (C, D, W, H)."""
+    return volumes.to_tensor_axes(volumes.read_image(row["file"])[0])

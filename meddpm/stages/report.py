@@ -1,0 +1,32 @@
+"""Write the page and its figures from the tables, the samples and the training records."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from meddpm import report
+from meddpm.config import ReportConfig, repository_root
+from meddpm.stages.job import Job
+
+
+def run(
+    settings: str,
+    tables: Mapping[str, str],
+    run_config: Path | str,
+    samples: Iterable[Path | str],
+    cases: Mapping[str, Path | str],
+    training: Iterable[Path | str],
+    page: Path | str,
+    figures: Path | str,
+) -> None:
+    """Write `page` (index.html) and the folder `figures`. `tables` and `cases` give the files by table and by model."""
+    job = Job.parse("report", settings)
+    inputs = report.ReportInputs(
+        **{name: Path(path) for name, path in tables.items()},
+        run_config=Path(run_config),
+        figures=Path(figures),
+        samples=[Path(path) for path in samples],
+        cases={model: Path(path) for model, path in cases.items()},
+        training=[Path(path) for path in training],
+        published=repository_root() / "results" / "published",
+    )
+    report.build(inputs, job.get("report", ReportConfig), Path(page).parent)

@@ -1,0 +1,84 @@
+"""Draw the volumes of one cell: every case and seed of one model, GPU, variant and solver."""
+
+import csv
+import functools
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from meddpm import data, device, sampling, variants
+from meddpm.config import GpuConfig, ModelConfig, SampleConfig, SolverConfig, VariantConfig
+from meddpm.data import conditions, manifest, volumes
+from meddpm.device import CannotRun
+from meddpm.diffusion import noise, solvers
+from meddpm.files import replacing, sha256, write_json
+from meddpm.log import logger, progress
+from meddpm.stages import network
+from meddpm.stages.job import Job, folder, not_run
+from meddpm.tables import OK
+
+COLUMNS = ["case", "seed", "file", "sha256", "seconds", "status", "reason"]
+
+
+def run(settings: str, cases: Path | str, weights: Path | str | None, target: Path | str, threads: int) -> None:
+    """Write a NIfTI volume for every case and seed beside `target`, and `target` (samples.csv) last.
+
+    A cell that cannot run is one row with its status and reason.
+    """
+    job = Job.parse("sample", settings)
+    torch.set_num_threads(threads)
+    try:
+        where = device.resolve(job.get("gpu_config", GpuConfig))
+        with variants.applied(job.get("variant_config", VariantConfig), where) as applied, network.device_errors():
+            rows = _draw(job, applied, Path(cases), weights, folder(target))
+            write_json(folder(target) / "flags.json", applied.flags())
+    except CannotRun as reason:
+        logger.info("%s: %s", reason.status, reason.reason)
+        rows = [not_run(reason)]
+    with replacing(target) as temporary, open(temporary, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _draw(
+    job: Job, applied: variants.Applied, cases: Path, weights: Path | str | None, target: Path
+) -> list[dict[str, Any]]:
+    config, which = job.get("model_config", ModelConfig), job.get("sample", SampleConfig)
+    solver = solvers.build(job.get("solver_config", SolverConfig), config)
+    net = applied.network(network.load(config, weights))
+    wanted = [(row, seed) for row in manifest.read(cases)[: which.cases] for seed in which.seeds]
+    rows = []
+    for first in range(0, len(wanted), which.batch):
+        chosen = wanted[first : first + which.batch]
+        loaded = [data.load_case(cases, row) for row, _ in chosen]
+        condition = np.stack([conditions.encode(case.label, config) for case in loaded])
+        start = time.monotonic()
+        what = f"{first + 1}-{first + len(chosen)} of {len(wanted)} volumes"
+        drawn = sampling.draw(
+            net,
+            applied.tensor(torch.from_numpy(condition)),
+            solver,
+            functools.partial(
+                _noise, applied, [(case.id, seed) for case, (_, seed) in zip(loaded, chosen, strict=True)], config
+            ),
+            lambda timesteps, what=what: progress(timesteps, len(timesteps), what),
+        ).cpu()
+        seconds = (time.monotonic() - start) / len(chosen)
+        for volume, case, (_, seed) in zip(drawn, loaded, chosen, strict=True):
+            file = target / f"{case.id}_seed{seed}.nii.gz"
+            volumes.write(file, volumes.from_tensor_axes(volume.numpy()), case.affine)
+            rows.append(
+                {"case": case.id, "seed": seed, "file": file.name, "sha256": sha256(file),
+                 "seconds": round(seconds, 3), "status": OK, "reason": ""}
+            )  # fmt: skip
+    return rows
+
+
+def _noise(applied: variants.Applied, keys: list[tuple[str, int]], config: ModelConfig, draw: int) -> torch.Tensor:
+    """The `draw`-th noise of each (case, seed) as one batch (B, C, D, W, H) on the device."""
+    each = [noise.gaussian(case, seed, draw, config.shape) for case, seed in keys]
+    return applied.tensor(torch.from_numpy(np.stack(each)))

@@ -1,0 +1,26 @@
+"""Pack tables, figures, page, configuration and environment into one zip.
+
+Output: results/archive/<study>.zip.
+"""
+
+
+rule archive:
+    input:
+        tables=expand(
+            "results/tables/{table}.csv",
+            table=["timing", "kernels", "quality", "environment"],
+        ),
+        figures="results/figures",
+        page="results/report/index.html",
+        run_config="results/run_config.yaml",
+        samples=cells("results/samples/{model}/{gpu}/{variant}/{solver}/samples.csv"),
+    output:
+        f"results/archive/{STUDY.selection.name}.zip",
+    log:
+        "results/logs/archive.log",
+    conda:
+        "../envs/report.yaml"
+    params:
+        settings=settings("archive"),
+    script:
+        "../workflow_scripts/archive.py"

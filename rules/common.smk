@@ -1,0 +1,63 @@
+"""The matrix and helpers: the checked configuration, the cells of a stage, what a rule's parameters are."""
+
+import json
+import os
+import sys
+
+# The library of this checkout, here and in every job, whichever one is installed.
+sys.path.insert(0, workflow.basedir)
+os.environ.update(PYTHONPATH=os.pathsep.join([workflow.basedir, *filter(None, [os.getenv("PYTHONPATH")])]))
+
+from meddpm import study
+from meddpm.config import UserError
+
+try:
+    STUDY = study.load(config)
+except UserError as error:
+    sys.exit(str(error))
+
+
+wildcard_constraints:
+    **{name: r"[A-Za-z0-9][A-Za-z0-9_.-]*" for name in ["model", "gpu", "variant", "solver", "dataset"]},
+    phase="sample|train",
+
+
+def cells(pattern, **only):
+    """The paths of `pattern` for every cell of the matrix, some of its axes limited to `only`."""
+    chosen = STUDY.selection
+    axes = dict(
+        model=chosen.models,
+        gpu=chosen.gpus,
+        variant=chosen.variants,
+        solver=chosen.solvers,
+        phase=chosen.phases,
+    )
+    return expand(pattern, **(axes | only))
+
+
+def settings(stage):
+    """A params function: the settings of one job of `stage` as one string, from its wildcards."""
+    return lambda wildcards: STUDY.settings(stage, **dict(wildcards.items()))
+
+
+def cases(wildcards):
+    """The table of cases that a model is trained on or drawn for."""
+    return f"results/data/{STUDY.models[wildcards.model].dataset}/cases.tsv"
+
+
+def weights(wildcards):
+    """The weights of a model: trained, from a file, or none (random)."""
+    model = STUDY.models[wildcards.model]
+    if model.trains:
+        return trained(wildcards.model, "weights.safetensors")
+    return [] if model.weights == study.RANDOM else model.weights
+
+
+def trained(model, file):
+    """The path of a file that the train stage writes for a model."""
+    return expand(f"results/train/{{model}}/{{gpu}}/{{variant}}/{file}", **STUDY.training_cell(model))[0]
+
+
+def device_threads(wildcards):
+    """A job on a device takes all cores: nothing runs beside what is timed, and a CPU is its own device."""
+    return workflow.cores or 8

@@ -1,0 +1,37 @@
+"""Compare the samples of every variant with those of fp32, same noise and same mask.
+
+Input: the samples of all cells of a model. Output: results/quality/<model>/quality.csv, joined into
+results/tables/quality.csv.
+"""
+
+
+rule evaluate:
+    input:
+        samples=cells("results/samples/{{model}}/{gpu}/{variant}/{solver}/samples.csv"),
+        cases=cases,
+    output:
+        "results/quality/{model}/quality.csv",
+    log:
+        "results/logs/evaluate/{model}.log",
+    conda:
+        "../envs/run.yaml"
+    params:
+        settings=settings("evaluate"),
+    script:
+        "../workflow_scripts/evaluate.py"
+
+
+rule quality_table:
+    input:
+        cells("results/quality/{model}/quality.csv"),
+    output:
+        report("results/tables/quality.csv", caption="../captions/quality.rst", category="Tables"),
+    log:
+        "results/logs/tables/quality.log",
+    conda:
+        "../envs/run.yaml"
+    params:
+        table="quality",
+        key=[],
+    script:
+        "../workflow_scripts/concatenate.py"

@@ -1,0 +1,23 @@
+"""Draw the volumes of each cell, all its cases and seeds in one job.
+
+Input: cases and weights. Output: results/samples/<model>/<gpu>/<variant>/<solver>/samples.csv, the volumes beside it.
+"""
+
+
+rule sample:
+    input:
+        cases=cases,
+        weights=weights,
+    output:
+        "results/samples/{model}/{gpu}/{variant}/{solver}/samples.csv",
+    log:
+        "results/logs/sample/{model}/{gpu}/{variant}/{solver}.log",
+    conda:
+        "../envs/run.yaml"
+    threads: device_threads
+    resources:
+        gpu=1,
+    params:
+        settings=settings("sample"),
+    script:
+        "../workflow_scripts/sample.py"

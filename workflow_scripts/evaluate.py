@@ -1,0 +1,12 @@
+"""Compare the samples of a model."""
+
+from meddpm import log
+from meddpm.stages import evaluate
+
+with log.job(snakemake.log[0]):
+    evaluate.run(
+        snakemake.params.settings,
+        samples=snakemake.input.samples,
+        cases=snakemake.input.cases,
+        target=snakemake.output[0],
+    )

@@ -1,0 +1,12 @@
+"""Profile one cell."""
+
+from meddpm import log
+from meddpm.stages import profile
+
+with log.job(snakemake.log[0]):
+    profile.run(
+        snakemake.params.settings,
+        target=snakemake.output.kernels,
+        environment=snakemake.output.environment,
+        threads=snakemake.threads,
+    )
