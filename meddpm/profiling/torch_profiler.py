@@ -1,5 +1,6 @@
 """Makes a trace of a few marked calls with torch.profiler."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +28,8 @@ def profile(step: Callable[[], None], warmup: int, active: int, trace: Path, cud
     if cuda and not torch.cuda.is_available():
         raise UserError("PyTorch sees no CUDA device to profile; profile the CPU or choose another machine")
 
+    # Its collector prints a line at the start and at the end of every trace, at a level of 5 of its own.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     activities = [torch.profiler.ProfilerActivity.CPU]
     if cuda:
         activities.append(torch.profiler.ProfilerActivity.CUDA)
