@@ -123,7 +123,10 @@ def text_digest(text: str) -> str:
 
 
 def git_commit() -> str | None:
-    """Commit of the checkout, "-dirty" appended if tracked files were changed; None outside a git checkout."""
+    """Commit of the checkout, "-dirty" appended if tracked files were changed.
+
+    Outside a checkout, as in a container, what the variable MEDDPM_GIT_COMMIT says; None if it says nothing.
+    """
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(repository_root()), *words]
@@ -133,7 +136,7 @@ def git_commit() -> str | None:
         commit = git("rev-parse", "HEAD")
         return commit + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.SubprocessError):
-        return None
+        return os.environ.get("MEDDPM_GIT_COMMIT")
 
 
 def _version(distribution: str) -> str | None:

@@ -104,4 +104,7 @@ def test_the_environment_names_the_machine_and_its_key_ignores_the_moment(monkey
 def test_outside_a_checkout_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provenance, "repository_root", lambda: tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    monkeypatch.delenv("MEDDPM_GIT_COMMIT", raising=False)
     assert provenance.git_commit() is None
+    monkeypatch.setenv("MEDDPM_GIT_COMMIT", "abc123")
+    assert provenance.git_commit() == "abc123"

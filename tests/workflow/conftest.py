@@ -1,0 +1,53 @@
+"""A whole tiny study in a copy of the checkout: run once, then edited and asked again."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from meddpm.config import repository_root
+
+PARTS = ["Snakefile", "config.yaml", "rules", "workflow_scripts", "meddpm", "schemas", "envs", "captions", "local"]
+TINY = Path(__file__).with_name("tiny.yaml")
+
+
+class Checkout:
+    """A copy of the checkout, its name with a space in it, in which Snakemake is run."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir()
+        for part in PARTS:
+            source = repository_root() / part
+            if source.is_dir():
+                shutil.copytree(source, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, root / part)
+        shutil.copy(TINY, root / "tiny.yaml")
+
+    def snakemake(self, *words: str, configfile: str = "tiny.yaml") -> subprocess.CompletedProcess[str]:
+        """Run Snakemake with the local profile; two threads, whatever the machine has."""
+        command = [sys.executable, "-m", "snakemake", "--profile", "local", "--cores", "2", *words]
+        command += ["--configfile", configfile] if configfile else []
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=900)
+
+    def planned(self) -> dict[str, int]:
+        """Rules and numbers of jobs of a dry run; empty where nothing is to be done."""
+        result = self.snakemake("-n")
+        assert result.returncode == 0, result.stdout + result.stderr
+        stats = re.findall(r"^ ([a-z_ ]+?) {2,}(\d+) ", result.stdout + result.stderr, re.MULTILINE)
+        return {rule.replace(" ", "_"): int(count) for rule, count in stats if rule not in ("all", "total")}
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """The tiny study, run from beginning to end."""
+    checkout = Checkout(tmp_path_factory.mktemp("a path") / "with spaces")
+    result = checkout.snakemake()
+    assert result.returncode == 0, result.stdout + result.stderr
+    return checkout

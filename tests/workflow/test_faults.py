@@ -1,0 +1,96 @@
+"""What goes wrong: a bad configuration is one line before the DAG, an interrupted run leaves nothing half-written."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from meddpm import provenance
+from tests.workflow.conftest import Checkout
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    return Checkout(tmp_path_factory.mktemp("faults") / "checkout")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("phases: [sample, train]", "phases: [sample, train]\n  modells: [tiny]", ["study.modells", "unknown key"]),
+        ("[fp32, tf32, bf16]", "[fp32, bf61]", ["study.variants", "bf61", "bf16"]),
+        ("steps: 10", "steps: -10", ["models.tiny.steps", "-10", "1 or more"]),
+        ("size: [16, 16, 16]", "size: [16, 17, 16]", ["models.tiny.size", "17"]),
+        ("channel_multipliers: [1, 1]", "base_channels: 40", ["models.tiny.base_channels", "40", "32"]),
+        ("weights: train", "weights: my.safetensors", ["models.tiny.weights", "my.safetensors", "not there"]),
+    ],
+)
+def test_a_bad_configuration_is_one_line(checkout: Checkout, old: str, new: str, words: list[str]) -> None:
+    text = (checkout.root / "tiny.yaml").read_text()
+    assert old in text
+    (checkout.root / "bad.yaml").write_text(text.replace(old, new))
+    result = checkout.snakemake("-n", configfile="bad.yaml")
+    printed = result.stdout + result.stderr
+    assert result.returncode != 0
+    lines = [line for line in printed.splitlines() if "config" in line and "profile" not in line]
+    assert any(all(word in line for word in words) for line in lines), printed
+    assert "Traceback" not in printed
+    assert len(printed.splitlines()) <= 5, printed
+
+
+def test_an_interrupted_run_leaves_nothing_half_written_and_a_second_one_continues(
+    checkout: Checkout, study: Checkout
+) -> None:
+    shutil.copytree(study.root / "results/data", checkout.root / "results/data", dirs_exist_ok=True)
+    long = (checkout.root / "tiny.yaml").read_text().replace("train: {steps: 3", "train: {steps: 100000")
+    (checkout.root / "long.yaml").write_text(long)
+    target = "results/train/tiny/cpu/fp32/weights.safetensors"
+    log = checkout.root / "results/logs/train/tiny/cpu/fp32.log"
+    command = [sys.executable, "-m", "snakemake", "--profile", "local", "--cores", "2", target]
+    command += ["--configfile", "long.yaml"]
+    run = subprocess.Popen(
+        command, cwd=checkout.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (log.is_file() and "training step" in log.read_text()):
+        time.sleep(0.2)
+    assert "training step" in log.read_text(), "the training did not begin"
+    os.killpg(run.pid, signal.SIGINT)  # what Ctrl-C in a terminal does
+    assert run.wait(timeout=60) != 0
+    assert not list((checkout.root / "results/train").rglob("*.safetensors"))
+    second = checkout.snakemake(target)
+    assert second.returncode == 0, second.stdout + second.stderr
+    assert (checkout.root / target).is_file()
+
+
+def test_a_job_is_refused_when_its_code_was_edited_in_the_queue(checkout: Checkout) -> None:
+    def digest() -> str:
+        script = "from meddpm import provenance; print(provenance.code_digest('meddpm.stages.sample'))"
+        command = [sys.executable, "-c", script]
+        return subprocess.run(command, cwd=checkout.root, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert digest() == provenance.code_digest("meddpm.stages.sample"), "a copy elsewhere has the same digest"
+    path = checkout.root / "meddpm/sampling.py"
+    before = path.read_text()
+    script = (
+        "import json; from meddpm.config import UserError; from meddpm.stages.job import Job\n"
+        "try: Job.parse('sample', json.dumps({'code': CODE}))\n"
+        "except UserError as error: print(error)"
+    ).replace("CODE", repr(digest()))
+    try:
+        path.write_text(before.replace("solver.reset()", "solver.reset(), 1"))
+        command = [sys.executable, "-c", script]
+        printed = subprocess.run(command, cwd=checkout.root, capture_output=True, text=True, check=True).stdout
+    finally:
+        path.write_text(before)
+    assert "edited after this job was planned" in printed
+
+
+def test_no_shipped_file_names_a_machine(checkout: Checkout) -> None:
+    for path in Path(checkout.root).rglob("*.yaml"):
+        assert str(Path.home()) not in path.read_text(encoding="utf-8")

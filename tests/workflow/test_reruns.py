@@ -1,0 +1,109 @@
+"""What reruns after what edit: the table of edits and the jobs that must follow, and no others."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.workflow.conftest import Checkout
+
+SAMPLE = {"sample": 6}
+QUALITY = {"evaluate": 1, "quality_table": 1}
+PAGE = {"report": 1, "archive": 1}
+CONFIG = {"run_config": 1}
+BENCH = {"bench": 6, "timing_table": 1}
+PROFILE = {"profile": 3, "kernels_table": 1}
+MEASURED = BENCH | PROFILE | {"environment_table": 1}
+
+EDITS = {
+    "a comment in the network": ("meddpm/model/unet.py", "\nclass ", "\n# Why this is a class.\nclass ", {}),
+    "a docstring of the network": ("meddpm/model/unet.py", '"""', '"""Another word. ', {}),
+    "a comment in a script": ("workflow_scripts/sample.py", "\nwith ", "\n# A word.\nwith ", {}),
+    "a blank line in a rule file": ("rules/sample.smk", "\nrule ", "\n\nrule ", {}),
+    "the logging": ("meddpm/log.py", '"#" * filled', '"=" * filled', {}),
+    "the network": (
+        "meddpm/model/unet.py",
+        "from torch import",
+        "NEW = 1\nfrom torch import",
+        {"train": 1} | SAMPLE | QUALITY | MEASURED | PAGE,
+    ),
+    "the noise": ("meddpm/diffusion/noise.py", "import numpy", "NEW = 1\nimport numpy", SAMPLE | QUALITY | PAGE),
+    "the training loop": (
+        "meddpm/training.py",
+        "LOG_EVERY_S = 5.0",
+        "LOG_EVERY_S = 6.0",
+        {"train": 1} | SAMPLE | QUALITY | MEASURED | PAGE,
+    ),
+    "the timing": ("meddpm/bench.py", "GIB = 2**30", "GIB = 2.0**30", BENCH | {"environment_table": 1} | PAGE),
+    "a kernel category": (
+        "meddpm/profiling/taxonomy.yaml",
+        "\n",
+        "\n# A rule.\n",
+        PROFILE | {"environment_table": 1} | PAGE,
+    ),
+    "a metric": ("meddpm/quality/metrics.py", "import numpy", "NEW = 1\nimport numpy", QUALITY | PAGE),
+    "a plot": ("meddpm/report/figures.py", "import math", "NEW = 1\nimport math", PAGE),
+    "the page's template": ("meddpm/report/page.html.j2", "<main", "<main ", PAGE),
+    "the title of the report": ("tiny.yaml", "A tiny study", "A small study", CONFIG | PAGE),
+    "a setting of the bench": (
+        "tiny.yaml",
+        "repeats: 2",
+        "repeats: 3",
+        CONFIG | BENCH | {"environment_table": 1} | PAGE,
+    ),
+    "a step more of training": (
+        "tiny.yaml",
+        "train: {steps: 3",
+        "train: {steps: 4",
+        CONFIG | {"train": 1} | SAMPLE | QUALITY | PAGE,
+    ),
+    "another variant": (
+        "tiny.yaml",
+        "[fp32, tf32, bf16]",
+        "[fp32, tf32, bf16, channels_last]",
+        CONFIG
+        | {"bench": 2, "profile": 1, "sample": 2}
+        | {"timing_table": 1, "kernels_table": 1, "environment_table": 1}
+        | QUALITY
+        | PAGE,
+    ),
+    "another solver": (
+        "tiny.yaml",
+        "evaluations: 5",
+        "evaluations: 4",
+        CONFIG | {"sample": 3, "bench": 3, "timing_table": 1, "environment_table": 1} | QUALITY | PAGE,
+    ),
+    "the data": (
+        "meddpm/data/icbm152.py",
+        "import numpy",
+        "NEW = 1\nimport numpy",
+        {"prepare": 1, "train": 1} | SAMPLE | QUALITY | PAGE,
+    ),
+}
+
+
+@contextlib.contextmanager
+def edited(study: Checkout, file: str, old: str, new: str) -> Iterator[None]:
+    """One edit, taken back afterwards."""
+    path = study.root / file
+    before = path.read_text(encoding="utf-8")
+    assert old in before, f"{file} has no {old!r} to edit"
+    path.write_text(before.replace(old, new, 1), encoding="utf-8")
+    try:
+        yield
+    finally:
+        path.write_text(before, encoding="utf-8")
+
+
+def test_a_second_run_has_nothing_to_do(study: Checkout) -> None:
+    result = study.snakemake()
+    assert result.returncode == 0
+    assert "Nothing to be done" in result.stdout + result.stderr
+    assert study.planned() == {}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_reruns_what_follows_from_it_and_nothing_else(study: Checkout, edit: str) -> None:
+    file, old, new, expected = EDITS[edit]
+    with edited(study, file, old, new):
+        assert study.planned() == expected
