@@ -22,9 +22,8 @@ def rows(study: Checkout, table: str) -> list[tables.Row]:
 
 
 def test_every_cell_of_the_matrix_is_a_row_with_a_status(study: Checkout) -> None:
-    expected = set(itertools.product(VARIANTS, ["sample"], SOLVERS)) | set(
-        itertools.product(VARIANTS, ["train"], [None])
-    )
+    phases = [("sample", solver) for solver in SOLVERS] + [("train", None)]
+    expected = {(variant, *phase) for variant in VARIANTS for phase in phases}
     timing = rows(study, "timing")
     assert {(row["variant"], row["phase"], row["solver"]) for row in timing} == expected
     assert len(timing) == len(expected)
