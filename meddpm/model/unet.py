@@ -94,5 +94,7 @@ class UNet(nn.Module):
             skips.append(hidden)
         hidden = self.middle_block(hidden, time)
         for stage in self.output_blocks:
-            hidden = stage(cat([hidden, skips.pop()], dim=1), time)
+            # In two lines, so that the parts are freed while the stage runs: at full size that is half a GiB.
+            hidden = cat([hidden, skips.pop()], dim=1)
+            hidden = stage(hidden, time)
         return self.out(hidden).to(x.dtype)

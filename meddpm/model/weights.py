@@ -39,7 +39,7 @@ def save(
         # Contiguous copies: the format knows neither strides (channels_last_3d) nor shared memory.
         tensors[key] = tensor.detach().to("cpu", wanted, copy=True).contiguous()
     with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata={"format": "pt", "card": json.dumps(card, sort_keys=True)})
+        save_file(tensors, temporary, metadata={"card": json.dumps(card, sort_keys=True)})
 
 
 def load(path: Path | str, model: torch.nn.Module) -> dict[str, Any]:
