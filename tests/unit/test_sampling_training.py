@@ -52,10 +52,12 @@ def draw(model: torch.nn.Module, keys: list[tuple[str, int]], kind: str = "ddpm"
 
 @pytest.mark.parametrize("kind", ["ddpm", "dpmpp_2m_sde", "unipc"])
 def test_a_sample_depends_on_its_case_and_seed_and_not_on_batch_or_order(model: torch.nn.Module, kind: str) -> None:
+    # Near t = T the solvers divide by a signal of 2e-4, so rounding of 1e-7 grows; another noise would differ by 1.
+    close = partial(torch.testing.assert_close, rtol=1e-3, atol=1e-3)
     together = draw(model, KEYS, kind)
     for number, key in enumerate(KEYS):
-        torch.testing.assert_close(draw(model, [key], kind)[0], together[number], rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(draw(model, KEYS[::-1], kind).flip(0), together, rtol=1e-4, atol=1e-4)
+        close(draw(model, [key], kind)[0], together[number])
+    close(draw(model, KEYS[::-1], kind).flip(0), together)
     assert not torch.allclose(together[0], together[2], atol=1e-2), "another seed is another volume"
 
 
