@@ -22,7 +22,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("phases: [sample, train]", "phases: [sample, train]\n  modells: [tiny]", ["study.modells", "unknown key"]),
+        ("phases: [sample, train]", "phases: [sample, train]\n  modles: [tiny]", ["study.modles", "unknown key"]),
         ("[fp32, tf32, bf16]", "[fp32, bf61]", ["study.variants", "bf61", "bf16"]),
         ("steps: 10", "steps: -10", ["models.tiny.steps", "-10", "1 or more"]),
         ("size: [16, 16, 16]", "size: [16, 17, 16]", ["models.tiny.size", "17"]),
