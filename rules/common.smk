@@ -2,11 +2,16 @@
 
 import json
 import os
+import shlex
 import sys
 
 # The library of this checkout, here and in every job, whichever one is installed.
 sys.path.insert(0, workflow.basedir)
 os.environ.update(PYTHONPATH=os.pathsep.join([workflow.basedir, *filter(None, [os.getenv("PYTHONPATH")])]))
+
+# Snakemake writes the path of its Python into shell commands as it is, also where it has a space in it.
+if os.path.exists(sys.executable):
+    sys.executable = shlex.quote(sys.executable)
 
 from meddpm import study
 from meddpm.config import UserError

@@ -3,8 +3,9 @@
 import os
 import re
 import shutil
+import site
 import subprocess
-import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,14 @@ from meddpm.config import repository_root
 
 PARTS = ["Snakefile", "config.yaml", "rules", "workflow_scripts", "meddpm", "schemas", "envs", "captions", "local"]
 TINY = Path(__file__).with_name("tiny.yaml")
+
+
+def _python_in(folder: Path) -> Path:
+    """An environment of its own path that finds the packages of the one the tests run in."""
+    venv.create(folder, symlinks=True)
+    (site_packages,) = folder.glob("lib/python*/site-packages")
+    (site_packages / "tests.pth").write_text("\n".join(site.getsitepackages()) + "\n", encoding="utf-8")
+    return folder / "bin" / "python"
 
 
 class Checkout:
@@ -28,10 +37,11 @@ class Checkout:
             else:
                 shutil.copy(source, root / part)
         shutil.copy(TINY, root / "tiny.yaml")
+        self.python = _python_in(root / ".venv")
 
     def snakemake(self, *words: str, configfile: str = "tiny.yaml") -> subprocess.CompletedProcess[str]:
         """Run Snakemake with the local profile; two threads, whatever the machine has."""
-        command = [sys.executable, "-m", "snakemake", "--profile", "local", "--cores", "2", *words]
+        command = [self.python, "-m", "snakemake", "--profile", "local", "--cores", "2", *words]
         command += ["--configfile", configfile] if configfile else []
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=900)

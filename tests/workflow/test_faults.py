@@ -51,7 +51,7 @@ def test_an_interrupted_run_leaves_nothing_half_written_and_a_second_one_continu
     (checkout.root / "long.yaml").write_text(long)
     target = "results/train/tiny/cpu/fp32/weights.safetensors"
     log = checkout.root / "results/logs/train/tiny/cpu/fp32.log"
-    command = [sys.executable, "-m", "snakemake", "--profile", "local", "--cores", "2", target]
+    command = [str(checkout.python), "-m", "snakemake", "--profile", "local", "--cores", "2", target]
     command += ["--configfile", "long.yaml"]
     run = subprocess.Popen(
         command, cwd=checkout.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
