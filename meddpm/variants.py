@@ -10,6 +10,7 @@ of each backend; mixing them with the older allow_tf32 raises, so only the new o
 """
 
 import os
+import shlex
 import shutil
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -101,6 +102,7 @@ class Applied:
         model.to(self.device, memory_format=self.memory_format)
         compiled = model
         if self.variant.compile != "none":
+            _quote_library_path()
             mode = None if self.variant.compile == "default" else self.variant.compile
             compiled = torch.compile(model, mode=mode)
 
@@ -115,6 +117,14 @@ class Applied:
     def scaler(self) -> torch.amp.GradScaler:
         """Scales the loss under fp16, whose gradients underflow otherwise; passes through under anything else."""
         return torch.amp.GradScaler(self.device.type, enabled=self.variant.autocast == "fp16")
+
+
+def _quote_library_path() -> None:
+    """Inductor quotes the include paths that it gives the C++ compiler, but not the path of torch's libraries."""
+    from torch.utils import cpp_extension
+
+    if Path(cpp_extension.TORCH_LIB_PATH).is_dir():  # not quoted yet
+        cpp_extension.TORCH_LIB_PATH = shlex.quote(cpp_extension.TORCH_LIB_PATH)
 
 
 def _captured(run: Network) -> Network:

@@ -1,12 +1,16 @@
 """Variants: flags go on for a block and off afterwards, an impossible request is a status with a reason."""
 
+import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from meddpm import device, variants
-from meddpm.config import GpuConfig, VariantConfig
+from meddpm.config import GpuConfig, VariantConfig, repository_root
 from meddpm.device import CannotRun
 
 CPU = torch.device("cpu")
@@ -108,7 +112,7 @@ def test_a_graph_is_neither_trained_through_nor_captured_twice(monkeypatch: pyte
     assert "reduce-overhead" in reason(VariantConfig(cuda_graph=True, compile="default"), CUDA)[1]
 
 
-def test_compile_without_a_compiler_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+def test_compile_without_a_compiler_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     status, why = reason(VariantConfig(compile="default"), CPU)
@@ -119,7 +123,7 @@ def test_compile_without_a_compiler_is_unavailable(monkeypatch: pytest.MonkeyPat
     assert "C compiler" in reason(VariantConfig(compile="default"), CUDA)[1]
 
 
-def test_compile_without_pythons_headers_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+def test_compile_without_pythons_headers_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/c++")
     monkeypatch.setattr(variants.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
     assert reason(VariantConfig(compile="default"), CPU) == (
@@ -148,6 +152,38 @@ def test_a_compiled_network_gives_what_the_eager_one_gives() -> None:
     model = Small().eval()
     with torch.no_grad(), variants.applied(VariantConfig(compile="default"), CPU) as applied:
         torch.testing.assert_close(applied.network(model)(x, t), model(x, t))
+
+
+SPACED = """
+import sys
+import torch
+from torch.utils import cpp_extension
+from meddpm import variants
+from meddpm.config import VariantConfig
+cpp_extension.TORCH_LIB_PATH = sys.argv[1]
+x = torch.randn(1, 2, 4, 4, 4)
+class Net(torch.nn.Module):
+    def forward(self, x, t):
+        return torch.nn.functional.silu(x) * 2 + t
+cpu = torch.device("cpu")
+with torch.no_grad(), variants.applied(VariantConfig(compile="default"), cpu) as applied:
+    for _ in range(2):
+        network = applied.network(Net())
+    torch.testing.assert_close(network(x, torch.tensor([1])), Net()(x, torch.tensor([1])))
+"""
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler here")
+def test_torch_in_a_path_with_a_space_compiles(tmp_path: Path) -> None:
+    (tmp_path / "a lib").symlink_to(Path(torch.__file__).parent / "lib")
+    environment = {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": str(repository_root()),
+    }
+    command = [sys.executable, "-c", SPACED, str(tmp_path / "a lib")]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-2000:]
 
 
 def test_the_scaler_works_under_fp16_alone() -> None:
