@@ -4,6 +4,7 @@ Floor 0. jsonschema finds the faults; its own messages print the whole schema, s
 """
 
 import difflib
+import json
 from typing import Any
 
 import jsonschema
@@ -86,5 +87,5 @@ _PATTERNS = {
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = json.dumps(value, ensure_ascii=False, default=str)  # null and true as YAML has them
     return text if len(text) <= 60 else text[:57] + "..."

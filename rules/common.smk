@@ -17,7 +17,7 @@ from meddpm import study
 from meddpm.config import UserError
 
 try:
-    STUDY = study.load(config)
+    STUDY = study.load(config, source=" + ".join(os.path.basename(path) for path in reversed(workflow.configfiles)))
 except UserError as error:
     sys.exit(str(error))
 

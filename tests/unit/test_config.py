@@ -58,15 +58,15 @@ FAULTS = [
     ("study.variants", ["fp32", "bf61"], ["study.variants: bf61", "did you mean bf16?"]),
     ("study.variants", ["bf16"], ["study.variants", "fp32"]),
     ("study.variants", ["fp32", "fp32"], ["study.variants", "twice"]),
-    ("study.name", "a/b", ["study.name", "'a/b'", "letters, digits"]),
-    ("study.phases", ["samples"], ["study.phases.0", "'samples'", "did you mean sample?"]),
-    ("variants.mine", {"autocast": "bf61"}, ["variants.mine.autocast", "'bf61'", "did you mean bf16?"]),
+    ("study.name", "a/b", ["study.name", '"a/b"', "letters, digits"]),
+    ("study.phases", ["samples"], ["study.phases.0", '"samples"', "did you mean sample?"]),
+    ("variants.mine", {"autocast": "bf61"}, ["variants.mine.autocast", '"bf61"', "did you mean bf16?"]),
     ("variants.mine", {"autocsat": "bf16"}, ["variants.mine.autocsat", "unknown key", "did you mean autocast?"]),
     ("variants.fp32", {"autocast": "bf16"}, ["variants.fp32", "baseline"]),
     ("solvers.dpmpp_2m_sde_10", {"kind": "dpmpp_2m_sde", "evaluations": -3}, ["evaluations", "-3", "1 or more"]),
     ("solvers.dpmpp_2m_sde_10", {"kind": "ddim", "evaluations": 7}, ["solvers.dpmpp_2m_sde_10", "7"]),
     ("train.steps", -5, ["train.steps", "-5", "1 or more"]),
-    ("train.steps", "many", ["train.steps", "'many'", "a whole number"]),
+    ("train.steps", "many", ["train.steps", '"many"', "a whole number"]),
     ("train.learning_rate", 0, ["train.learning_rate", "0", "more than 0"]),
     ("train.variant", "bf61", ["train.variant", "bf61", "did you mean bf16?"]),
     ("train.gpu", "h1000", ["train.gpu", "h1000", "local"]),
@@ -82,6 +82,8 @@ FAULTS = [
     ("sample.seeds", [], ["sample.seeds", "0 entries", "at least 1"]),
     ("evaluate.ssim_window", 8, ["evaluate.ssim_window", "8", "odd"]),
     ("gpus", {}, ["gpus", "empty"]),
+    ("gpus", None, ["gpus", "null", "a mapping"]),
+    ("variants.mine", None, ["variants.mine", "null", "a mapping"]),
 ]
 
 
