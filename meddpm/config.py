@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+# The variant that every other one is compared with; it switches nothing.
+BASELINE = "fp32"
+
 
 class UserError(Exception):
     """A fault that the user can mend: one or two lines that say what, where, the mend. Never shown as a traceback."""

@@ -5,19 +5,10 @@ from typing import TYPE_CHECKING
 
 from meddpm.config import GpuConfig
 from meddpm.provenance import processor_name
-from meddpm.tables import FAILED, UNAVAILABLE
+from meddpm.status import FAILED, UNAVAILABLE, CannotRun
 
 if TYPE_CHECKING:
     import torch
-
-
-class CannotRun(Exception):
-    """A cell that does not run here: `status` is unsupported, unavailable or failed, `reason` one line for its row."""
-
-    def __init__(self, status: str, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
 
 
 def resolve(gpu: GpuConfig) -> "torch.device":

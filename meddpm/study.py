@@ -11,6 +11,7 @@ from typing import Any
 
 from meddpm import provenance
 from meddpm.config import (
+    BASELINE,
     ArchiveConfig,
     BenchConfig,
     ConfigError,
@@ -32,7 +33,6 @@ from meddpm.diffusion import solver_table
 from meddpm.model import presets
 from meddpm.validation import closest, validate
 
-BASELINE = "fp32"
 TRAIN, RANDOM = "train", "random"
 NOT_OF_THE_PRESET = {"preset", "dataset", "weights"}
 

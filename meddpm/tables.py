@@ -16,7 +16,6 @@ from meddpm.config import repository_root
 from meddpm.files import replacing
 
 Row = dict[str, Any]
-OK, UNSUPPORTED, UNAVAILABLE, FAILED = "ok", "unsupported", "unavailable", "failed"
 
 
 @cache

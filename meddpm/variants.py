@@ -21,8 +21,7 @@ from typing import Any
 import torch
 
 from meddpm.config import VariantConfig
-from meddpm.device import CannotRun
-from meddpm.tables import UNAVAILABLE, UNSUPPORTED
+from meddpm.status import UNAVAILABLE, UNSUPPORTED, CannotRun
 
 Network = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from meddpm.config import EvaluateConfig
-from meddpm.tables import FAILED, OK, Row
+from meddpm.status import FAILED, OK
+from meddpm.tables import Row
 
 if TYPE_CHECKING:
     import numpy as np

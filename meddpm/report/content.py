@@ -5,7 +5,8 @@ from typing import Any
 
 from meddpm.report import numbers, rows
 from meddpm.report.rows import BASELINE, Answer, Group, Spread
-from meddpm.tables import OK, Row
+from meddpm.status import OK
+from meddpm.tables import Row
 
 PHASES = {"sample": "drawing a volume", "train": "training"}
 STEPS = {"sample": "evaluation", "train": "training step"}

@@ -9,7 +9,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from meddpm.report import numbers, rows, style
 from meddpm.report.style import BAR, BASELINE_BAR, INK, MUTED, OTHER, PALETTE, ROW_HEIGHT, WIDTH
-from meddpm.tables import OK, Row
+from meddpm.status import OK
+from meddpm.tables import Row
 
 MARKERS = "osD^vP"
 UNITS = {"sample": "one evaluation", "train": "one training step"}

@@ -6,7 +6,8 @@ from typing import Any
 from meddpm.config import DatasetConfig
 from meddpm.report import numbers
 from meddpm.report.rows import Group, unique
-from meddpm.tables import OK, Row
+from meddpm.status import OK
+from meddpm.tables import Row
 
 # A network of 4.7 million parameters at 64^3 drew its first clean brains after some 31,000 volumes.
 VOLUMES_BEFORE_A_PICTURE = 30_000

@@ -18,7 +18,8 @@ import meddpm
 from meddpm import files, tables
 from meddpm.config import EvaluateConfig, ReportConfig
 from meddpm.report import ReportInputs, content, figures, notices, numbers, rows, slices, style
-from meddpm.tables import OK, Row
+from meddpm.status import OK
+from meddpm.tables import Row
 
 CSS_PIXELS_PER_INCH = 96
 PROFILERS = ("torch", "nsys", "ncu")

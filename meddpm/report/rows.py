@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from meddpm.config import BASELINE
 from meddpm.report.numbers import missing
-from meddpm.study import BASELINE
-from meddpm.tables import OK, Row
+from meddpm.status import OK
+from meddpm.tables import Row
 
 Value = TypeVar("Value")
 # The background is the same in every picture, so an index over the whole volume flatters.

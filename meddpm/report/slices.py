@@ -18,7 +18,7 @@ from meddpm.config import UserError
 from meddpm.data import manifest, volumes
 from meddpm.report import style
 from meddpm.report.rows import BASELINE, unique
-from meddpm.tables import OK
+from meddpm.status import OK
 
 PLANES = ("sagittal", "coronal", "axial")
 LABEL_COLOURS = ListedColormap(["#000000", *style.PALETTE])

@@ -9,7 +9,8 @@ from rich.text import Text
 from meddpm import tables
 from meddpm.report import numbers, rows
 from meddpm.report.rows import BASELINE
-from meddpm.tables import OK, Row
+from meddpm.status import OK
+from meddpm.tables import Row
 
 # Where the output is no terminal (a log), rich would fold the table at 80 columns.
 LOG_WIDTH = 120

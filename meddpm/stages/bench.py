@@ -12,14 +12,14 @@ import torch
 
 from meddpm import bench, device, provenance, tables, training, variants
 from meddpm.config import BenchConfig, GpuConfig, ModelConfig, SolverConfig, TrainConfig, VariantConfig, from_mapping
-from meddpm.device import CannotRun
 from meddpm.diffusion import solvers
 from meddpm.files import write_json
 from meddpm.log import logger
 from meddpm.model import build_model
 from meddpm.stages import network
 from meddpm.stages.job import Job, folder, not_run
-from meddpm.tables import FAILED, OK, Row
+from meddpm.status import FAILED, OK, CannotRun
+from meddpm.tables import Row
 
 Step = Callable[[], None]
 INPUT_SEED = 0

@@ -9,7 +9,8 @@ from meddpm import quality, tables
 from meddpm.config import EvaluateConfig
 from meddpm.data import manifest, volumes
 from meddpm.stages.job import Job
-from meddpm.tables import OK, Row
+from meddpm.status import OK
+from meddpm.tables import Row
 
 
 def run(settings: str, samples: list[Path], cases: Path | str, target: Path | str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from meddpm import provenance
 from meddpm.config import from_mapping
-from meddpm.device import CannotRun
+from meddpm.status import CannotRun
 
 Settings = TypeVar("Settings")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 
 from meddpm.config import ModelConfig
-from meddpm.device import CannotRun, first_line
+from meddpm.device import first_line
 from meddpm.log import logger
 from meddpm.model import build_model, weights
-from meddpm.tables import FAILED
+from meddpm.status import FAILED, CannotRun
 
 RANDOM_WEIGHTS_SEED = 0
 

@@ -6,12 +6,12 @@ import torch
 
 from meddpm import device, provenance, tables, training, variants
 from meddpm.config import GpuConfig, ModelConfig, ProfileConfig, TrainConfig, VariantConfig
-from meddpm.device import CannotRun
 from meddpm.log import logger
 from meddpm.profiling import kineto, torch_profiler
 from meddpm.stages import network
 from meddpm.stages.job import Job, folder, not_run
-from meddpm.tables import OK, Row
+from meddpm.status import OK, CannotRun
+from meddpm.tables import Row
 
 INPUT_SEED = 0
 NO_KERNEL = {"kernel": "", "category": ""}

@@ -12,13 +12,12 @@ import torch
 from meddpm import data, device, sampling, variants
 from meddpm.config import GpuConfig, ModelConfig, SampleConfig, SolverConfig, VariantConfig
 from meddpm.data import conditions, manifest, volumes
-from meddpm.device import CannotRun
 from meddpm.diffusion import noise, solvers
 from meddpm.files import replacing, sha256, write_json
 from meddpm.log import logger, progress
 from meddpm.stages import network
 from meddpm.stages.job import Job, folder, not_run
-from meddpm.tables import OK
+from meddpm.status import OK, CannotRun
 
 COLUMNS = ["case", "seed", "file", "sha256", "seconds", "status", "reason"]
 

@@ -9,12 +9,12 @@ import torch
 from meddpm import data, device, provenance, training, variants
 from meddpm.config import GpuConfig, ModelConfig, TrainConfig, UserError, VariantConfig, to_mapping
 from meddpm.data import conditions, manifest, volumes
-from meddpm.device import CannotRun
 from meddpm.files import replacing, write_json
 from meddpm.log import logger
 from meddpm.model import build_model, weights
 from meddpm.stages.job import Job, folder
 from meddpm.stages.network import device_errors
+from meddpm.status import CannotRun
 
 
 def run(

@@ -23,7 +23,7 @@ PIN = re.compile(r'[a-z0-9-]+==[0-9][0-9a-z.]*( ; python_version == "3\.\d+"( or
 
 # A module imports only from its own floor or from below it.
 FLOORS = {
-    0: ["__init__", "config", "validation", "files", "tables", "log", "provenance", "device"],
+    0: ["__init__", "config", "validation", "files", "tables", "status", "log", "provenance", "device"],
     1: ["model", "diffusion", "data"],
     2: ["study", "variants", "fused"],
     3: ["sampling", "training"],

@@ -11,7 +11,7 @@ import torch
 
 from meddpm import device, variants
 from meddpm.config import GpuConfig, VariantConfig, repository_root
-from meddpm.device import CannotRun
+from meddpm.status import CannotRun
 
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda")

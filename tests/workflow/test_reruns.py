@@ -41,6 +41,12 @@ EDITS = {
         "\n# A rule.\n",
         PROFILE | {"environment_table": 1} | PAGE,
     ),
+    "the way tables are written": (
+        "meddpm/tables.py",
+        "\nRow = ",
+        "\nNEW = 1\nRow = ",
+        MEASURED | QUALITY | PAGE,
+    ),
     "a metric": ("meddpm/quality/metrics.py", "import numpy", "NEW = 1\nimport numpy", QUALITY | PAGE),
     "a plot": ("meddpm/report/figures.py", "import math", "NEW = 1\nimport math", PAGE),
     "the page's template": ("meddpm/report/page.html.j2", "<main", "<main ", PAGE),

@@ -1,0 +1,12 @@
+"""The status of a cell, and how a stage says that a cell does not run here."""
+
+OK, UNSUPPORTED, UNAVAILABLE, FAILED = "ok", "unsupported", "unavailable", "failed"
+
+
+class CannotRun(Exception):
+    """A cell that does not run here: `status` is unsupported, unavailable or failed, `reason` one line for its row."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
