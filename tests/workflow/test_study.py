@@ -120,3 +120,16 @@ def test_the_merged_configuration_is_written(study: Checkout) -> None:
 
 def test_nothing_half_written_is_left(study: Checkout) -> None:
     assert not [path for path in (study.root / "results").rglob(".*") if path.name != ".snakemake_timestamp"]
+
+
+def test_a_job_on_the_device_runs_alone(study: Checkout) -> None:
+    jobs = {}
+    for path in (study.root / ".snakemake/metadata").rglob("*"):
+        if path.is_file():
+            record = json.loads(path.read_text())
+            jobs[record["rule"], record["log"][0]] = (record["starttime"], record["endtime"])
+    on_device = {job: times for job, times in jobs.items() if job[0] in {"train", "sample", "bench", "profile"}}
+    assert len(on_device) == 1 + 6 + 6 + 3
+    for job, (start, end) in on_device.items():
+        beside = [other for other, (began, ended) in jobs.items() if other != job and began < end and start < ended]
+        assert not beside, f"{job} ran beside {beside}"
