@@ -21,6 +21,10 @@ def replacing(target: Path | str) -> Iterator[Path]:
     temporary = target.with_name(f".{os.getpid()}.{target.name}")
     try:
         yield temporary
+        # Some writers (safetensors) make files that only their owner may read.
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Logging for a stage: one file a job, each line with its time, progress among the lines."""
 
+import errno
 import logging
 import sys
 import time
@@ -11,6 +12,9 @@ from typing import TypeVar
 from meddpm.config import UserError
 
 Item = TypeVar("Item")
+
+# What a full disk, a read-only one and missing permissions say: the user's to mend.
+REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 
 logger = logging.getLogger("meddpm")
 
@@ -37,6 +41,11 @@ def job(path: Path | str) -> Iterator[None]:
     except UserError as error:
         logger.error("%s", error)
         sys.exit(str(error))
+    except OSError as error:
+        logger.exception("the system refused")
+        if error.errno not in REFUSED:
+            raise
+        sys.exit(f"{error.filename or 'results'}: {error.strerror}; make room or mend the permissions")
     except Exception:
         logger.exception("a fault of the program")
         raise

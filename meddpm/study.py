@@ -5,6 +5,8 @@ Floor 2, and imports no torch: the Snakefile reads it at every start.
 
 import dataclasses
 import json
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from meddpm.config import (
     from_mapping,
     to_mapping,
 )
+from meddpm.data import SOURCES
 from meddpm.diffusion import solver_table
 from meddpm.model import presets
 from meddpm.validation import closest, validate
@@ -131,7 +134,7 @@ def load(config: dict[str, Any], root: Path | str = ".", source: str = "config.y
 
     Raises ConfigError, one line a fault, naming the key, the value and what would be right.
     """
-    validate(config, source)
+    config = validate(config, source)
     try:
         return _resolve(config, Path(root))
     except ConfigError as error:
@@ -197,6 +200,13 @@ def _check_names(study: Study) -> None:
             _known(f"study.{key}", name, getattr(study, key))
     for name, model in study.models.items():
         _known(f"models.{name}.dataset", model.dataset, study.datasets)
+    for name, gpu in study.gpus.items():
+        try:
+            re.compile(gpu.device_name or "")
+        except re.error as error:
+            raise ConfigError(
+                f"gpus.{name}.device_name: {gpu.device_name} is no regular expression ({error}); right would be A100"
+            ) from None
     if study.train.gpu:
         _known("train.gpu", study.train.gpu, study.gpus)
     _known("train.variant", study.train.variant, study.variants)
@@ -234,6 +244,21 @@ def _check_model(study: Study, name: str, root: Path) -> None:
         raise ConfigError(
             f"models.{name}.weights: {model.weights} is not there; right would be train, random or a safetensors file"
         )
+    if "{" in model.weights or "}" in model.weights:
+        raise ConfigError(f"models.{name}.weights: {model.weights} has braces, which Snakemake reads as a wildcard")
+    remap = study.datasets[model.dataset].remap
+    known = {remap.get(label, label) for label in SOURCES[study.datasets[model.dataset].source]}
+    if not known & set(model.config.condition_labels):
+        listed = ", ".join(str(label) for label in sorted(known))
+        raise ConfigError(
+            f"models.{name}.condition_labels: {list(model.config.condition_labels)}, but the labels of {model.dataset} "
+            f"are {listed}; right would be one of these, or a remap of the dataset"
+        )
+    if _is_output_of_training(model.weights):
+        raise ConfigError(
+            f"models.{name}.weights: {model.weights} is a file that the train stage writes and may replace; right "
+            "would be train, or the copy under kept/ beside it"
+        )
     if model.trains and model.config.image_channels != 1:
         raise ConfigError(
             f"models.{name}.weights: train needs {model.config.image_channels} images a case and {model.dataset} has "
@@ -241,6 +266,12 @@ def _check_model(study: Study, name: str, root: Path) -> None:
         )
     for solver in study.selection.solvers:
         solver_table.check(study.solvers[solver], model.config.steps, f"solvers.{solver}")
+
+
+def _is_output_of_training(weights: str) -> bool:
+    """Whether a path names what a training rule makes, so that Snakemake would make it anew."""
+    parts = Path(os.path.relpath(weights)).parts
+    return parts[:2] == ("results", "train") and "kept" not in parts
 
 
 def _times(size: tuple[int, ...]) -> str:

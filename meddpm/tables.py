@@ -11,11 +11,15 @@ from typing import Any
 
 import jsonschema
 import yaml
+from jsonschema.protocols import Validator
 
-from meddpm.config import repository_root
+from meddpm.config import UserError, repository_root
 from meddpm.files import replacing
+from meddpm.validation import StrictValidator
 
 Row = dict[str, Any]
+# Tables in which a cell that could not run is a row too.
+ONE_ROW_AT_LEAST = {"timing", "kernels"}
 
 
 @cache
@@ -23,6 +27,11 @@ def schema(table: str) -> dict[str, Any]:
     """The JSON Schema of one row of `table`."""
     text = (repository_root() / "schemas" / f"{table}.schema.yaml").read_text(encoding="utf-8")
     return yaml.safe_load(text)
+
+
+@cache
+def _validator(table: str) -> Validator:
+    return StrictValidator(schema(table))
 
 
 def columns(table: str) -> list[str]:
@@ -34,9 +43,8 @@ def write(table: str, rows: Iterable[Row], path: Path | str) -> None:
     """Write `rows` as CSV, atomically. Columns a row lacks are empty; a column or value the schema lacks raises."""
     names = columns(table)
     complete = [{**dict.fromkeys(names), **row} for row in rows]
-    validator = jsonschema.Draft202012Validator(schema(table))
     for row in complete:
-        validator.validate(row)
+        _validator(table).validate(row)
     with replacing(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, names, lineterminator="\n")
         writer.writeheader()
@@ -44,7 +52,10 @@ def write(table: str, rows: Iterable[Row], path: Path | str) -> None:
 
 
 def read(table: str, path: Path | str) -> list[Row]:
-    """Read a CSV of `table`: numbers as int or float; an empty value is None where the column allows it."""
+    """Read a CSV of `table`: numbers as int or float; an empty value is None where the column allows it.
+
+    Raises UserError where the columns or values are not those of the table.
+    """
 
     def value(name: str, text: str) -> Any:
         types = schema(table)["properties"][name].get("type", "string")
@@ -54,13 +65,28 @@ def read(table: str, path: Path | str) -> list[Row]:
             return int(text)
         return float(text) if "number" in types else text
 
-    with open(path, newline="", encoding="utf-8") as stream:
-        return [{name: value(name, text) for name, text in row.items()} for row in csv.DictReader(stream)]
+    try:
+        with open(path, newline="", encoding="utf-8") as stream:
+            reader = csv.DictReader(stream, strict=True)
+            if list(reader.fieldnames or []) != columns(table):
+                raise ValueError("its columns are others")
+            rows = [{name: value(name, text) for name, text in row.items()} for row in reader]
+        for row in rows:
+            _validator(table).validate(row)
+    except (ValueError, TypeError, csv.Error, jsonschema.ValidationError) as error:
+        reason = getattr(error, "message", str(error))[:100]
+        raise UserError(f"{path}: is no {table} table as this version writes it ({reason}); make it anew") from None
+    return rows
 
 
 def concatenate(table: str, paths: Iterable[Path | str], target: Path | str, key: Iterable[str] = ()) -> None:
     """Join several files of `table` into one; of rows that agree in the columns `key`, if any, the first is kept."""
-    rows = [row for path in paths for row in read(table, path)]
+    rows: list[Row] = []
+    for path in paths:
+        of_the_cell = read(table, path)
+        if not of_the_cell and table in ONE_ROW_AT_LEAST:
+            raise UserError(f"{path}: has no row, and every cell has one; make it anew")
+        rows += of_the_cell
     names = list(key)
     if names:
         rows = list({tuple(row[name] for name in names): row for row in reversed(rows)}.values())[::-1]

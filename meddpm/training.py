@@ -69,7 +69,7 @@ def train(
     """Train `model` in place on images (N, C, D, W, H) in [-1, 1] and conditions (N, K, D, W, H), held on the CPU.
 
     Order, timesteps and noise come from one CPU generator seeded with settings.seed. Stops at settings.steps, or at
-    the first step past settings.max_seconds. Raises FloatingPointError when the loss is no longer finite.
+    the first step past settings.max_seconds. Raises FloatingPointError when the loss or a weight is no longer finite.
     """
     generator = torch.Generator().manual_seed(settings.seed)
 
@@ -112,6 +112,8 @@ def train(
             break
     if len(losses) < settings.ema_start:
         average = model.state_dict()  # the average is a plain copy until ema_start: give the newest one
+    if not all(torch.isfinite(value).all() for value in average.values()):
+        raise FloatingPointError("the weights are no longer finite: the learning rate is too high")
     return TrainingResult(average, losses, time.monotonic() - start)
 
 

@@ -5,6 +5,7 @@ Floor 0. jsonschema finds the faults; its own messages print the whole schema, s
 
 import difflib
 import json
+import math
 from typing import Any
 
 import jsonschema
@@ -15,6 +16,23 @@ from meddpm.config import ConfigError, repository_root
 SHOWN_AT_MOST = 10
 
 
+def _is_integer(_: Any, value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(_: Any, value: Any) -> bool:
+    return _is_integer(_, value) or (isinstance(value, float) and math.isfinite(value))
+
+
+# JSON Schema takes 2.0 for an integer, which indexes nothing, and Python's NaN and infinity for numbers.
+StrictValidator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {"integer": _is_integer, "number": _is_number}
+    ),
+)
+
+
 def closest(name: str, known: list[str]) -> str:
     """The wording for a name that is not known: the nearest known one if there is one, then all of them."""
     near = difflib.get_close_matches(name, known, n=1)
@@ -22,14 +40,26 @@ def closest(name: str, known: list[str]) -> str:
     return f"{meant}Known: {', '.join(known)}"
 
 
-def validate(config: dict[str, Any], source: str = "config.yaml") -> None:
-    """Raise ConfigError, one line a fault, if `config` does not fit schemas/config.schema.yaml."""
+def with_text_keys(value: Any) -> Any:
+    """`value` with every key of every mapping as text: YAML reads 1 as a number, JSON has texts alone."""
+    if isinstance(value, dict):
+        return {str(key): with_text_keys(item) for key, item in value.items()}
+    return [with_text_keys(item) for item in value] if isinstance(value, list) else value
+
+
+def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, Any]:
+    """`config` with its keys as text. Raises ConfigError, one line a fault, where it does not fit the schema.
+
+    The schema is schemas/config.schema.yaml.
+    """
+    config = with_text_keys(config)
     text = (repository_root() / "schemas" / "config.schema.yaml").read_text(encoding="utf-8")
-    validator = jsonschema.Draft202012Validator(yaml.safe_load(text))
+    validator = StrictValidator(yaml.safe_load(text))
     faults = sorted({line for error in validator.iter_errors(config) for line in _lines(error)})
     if faults:
         more = [f"... and {len(faults) - SHOWN_AT_MOST} more"] if len(faults) > SHOWN_AT_MOST else []
         raise ConfigError("\n".join(f"{source}: {line}" for line in faults[:SHOWN_AT_MOST] + more))
+    return config
 
 
 def _lines(error: jsonschema.ValidationError) -> list[str]:
@@ -50,7 +80,8 @@ def _lines(error: jsonschema.ValidationError) -> list[str]:
             return [f"{shown} is not allowed; {closest(str(value), [str(item) for item in wanted])}"]
         case "type":
             types = [wanted] if isinstance(wanted, str) else wanted
-            return [f"{shown} is of the wrong type; right would be {' or '.join(_TYPES[name] for name in types)}"]
+            right = " or ".join(_TYPES[name] for name in types)
+            return [f"{shown} is of the wrong type; right would be {right}{_as_yaml_reads_it(value, types)}"]
         case "minimum":
             return [f"{shown} is too small; right would be {wanted} or more"]
         case "exclusiveMinimum":
@@ -66,9 +97,21 @@ def _lines(error: jsonschema.ValidationError) -> list[str]:
             return [f"{at}is empty; right would be at least one definition"]
         case "uniqueItems":
             return [f"{shown} names something twice; right would be each once"]
+        case "maxLength":
+            return [f"{shown} is too long; right would be at most {wanted} letters"]
         case "pattern":
             return [f"{at}the name {_short(value)} is not allowed; right would be {_PATTERNS.get(wanted, wanted)}"]
     return [f"{shown}: {error.message[:150]}"]
+
+
+def _as_yaml_reads_it(value: Any, types: list[str]) -> str:
+    """A hint for 1e-4, which YAML takes for a text: it wants a point."""
+    if "number" not in types or not isinstance(value, str):
+        return ""
+    try:
+        return f", written {float(value):.1e} with a point"
+    except ValueError:
+        return ""
 
 
 _TYPES = {
@@ -81,8 +124,8 @@ _TYPES = {
     "null": "null",
 }
 _PATTERNS = {
-    "^[A-Za-z0-9][A-Za-z0-9_.-]*$": "letters, digits, '_', '.' and '-', a letter or digit first (it becomes a folder)",
-    "^[0-9]+$": "a label value, a whole number from 0 on",
+    r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z": "letters, digits, _ . and -, a letter or digit first (it becomes a folder)",
+    r"^[0-9]+\Z": "a label value, a whole number from 0 on",
 }
 
 

@@ -9,6 +9,7 @@ already TF32 for a convolutional network: fp32 sets both to "ieee". From torch 2
 of each backend; mixing them with the older allow_tf32 raises, so only the new ones are used.
 """
 
+import dataclasses
 import os
 import shlex
 import shutil
@@ -64,6 +65,14 @@ def _check_compiler(device: torch.device) -> None:
         raise CannotRun(UNAVAILABLE, f"torch.compile needs a {kind} compiler: no {' or '.join(wanted)} on the PATH")
     if not (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file():
         raise CannotRun(UNAVAILABLE, "torch.compile needs Python's headers: Python.h is not there")
+
+
+def note(variant: VariantConfig, device: torch.device) -> str | None:
+    """A word on a variant that runs here but switches nothing, for the reason column of its row."""
+    only_for_cuda = dataclasses.replace(variant, conv_precision="ieee", matmul_precision="ieee", cudnn_benchmark=False)
+    if device.type == "cpu" and variant != VariantConfig() and only_for_cuda == VariantConfig():
+        return "what it switches is CUDA's alone: here it is fp32"
+    return None
 
 
 class Applied:

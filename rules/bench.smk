@@ -44,6 +44,7 @@ rule environment_table:
             "results/profiles/{model}/{gpu}/{variant}/{phase}/environment.csv",
             phase=STUDY.profile.phases,
         ),
+        cells("results/samples/{model}/{gpu}/{variant}/{solver}/environment.csv"),
     output:
         "results/tables/environment.csv",
     log:

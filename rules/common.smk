@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import sys
 
@@ -15,15 +16,27 @@ if os.path.exists(sys.executable):
 
 from meddpm import study
 from meddpm.config import UserError
+from meddpm.validation import with_text_keys
 
 try:
-    STUDY = study.load(config, source=" + ".join(os.path.basename(path) for path in reversed(workflow.configfiles)))
+    # Snakemake lists those of the command line first, and lays them over the last one.
+    *laid_over, default = map(os.path.basename, workflow.configfiles)
+    STUDY = study.load(config, source=" + ".join([default, *laid_over]))
 except UserError as error:
     sys.exit(str(error))
 
 
+def one_of(names):
+    """A wildcard that takes the names of this study alone: a target outside it is no rule's."""
+    return "|".join(re.escape(name) for name in names)
+
+
 wildcard_constraints:
-    **{name: r"[A-Za-z0-9][A-Za-z0-9_.-]*" for name in ["model", "gpu", "variant", "solver", "dataset"]},
+    model=one_of(STUDY.selection.models),
+    gpu=one_of({*STUDY.selection.gpus, STUDY.train.gpu or STUDY.selection.gpus[0]}),
+    variant=one_of({*STUDY.selection.variants, STUDY.train.variant}),
+    solver=one_of(STUDY.selection.solvers),
+    dataset=one_of({STUDY.models[model].dataset for model in STUDY.selection.models}),
     phase="sample|train",
 
 

@@ -12,7 +12,7 @@ rule run_config:
     conda:
         "../envs/run.yaml"
     params:
-        config=json.dumps(config, sort_keys=True),
+        config=json.dumps(with_text_keys(config), sort_keys=True),
     script:
         "../workflow_scripts/run_config.py"
 

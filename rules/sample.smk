@@ -9,7 +9,8 @@ rule sample:
         cases=cases,
         weights=weights,
     output:
-        "results/samples/{model}/{gpu}/{variant}/{solver}/samples.csv",
+        samples="results/samples/{model}/{gpu}/{variant}/{solver}/samples.csv",
+        environment="results/samples/{model}/{gpu}/{variant}/{solver}/environment.csv",
     log:
         "results/logs/sample/{model}/{gpu}/{variant}/{solver}.log",
     conda:

@@ -8,6 +8,7 @@ with log.job(snakemake.log[0]):
         snakemake.params.settings,
         cases=snakemake.input.cases,
         weights=snakemake.input.get("weights") or None,
-        target=snakemake.output[0],
+        target=snakemake.output.samples,
+        environment=snakemake.output.environment,
         threads=snakemake.threads,
     )

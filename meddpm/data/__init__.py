@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from meddpm.data.manifest import CaseRow
     from meddpm.data.volumes import Case
 
-SOURCES = ("icbm152",)
+# The sources of cases, and the labels that their maps have before any remap.
+SOURCES = {"icbm152": (1, 2, 3)}
 
 
 def prepare(settings: DatasetConfig, size: tuple[int, int, int], target_dir: Path | str, workers: int = 1) -> Path:

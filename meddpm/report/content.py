@@ -74,9 +74,8 @@ def card(answer: Answer, confidence: float) -> Card:
     if row is None:
         reasons = rows.unique(f"{other['variant']}: {other['status']}" for other in group.rows if other["status"] != OK)
         why = f" ({'; '.join(reasons)})" if reasons else ""
-        return Card(
-            where, numbers.NOT_MEASURED, "no variant but fp32 has a time", [f"There is nothing to compare{why}."]
-        )
+        label = "no variant but fp32 has a time" if group.measured else "nothing has a time"
+        return Card(where, numbers.NOT_MEASURED, label, [f"There is nothing to compare{why}."])
     step = STEPS[group.phase]
     span = numbers.interval(answer.speedup_low, answer.speedup_high)
     sentences = [
@@ -88,6 +87,8 @@ def card(answer: Answer, confidence: float) -> Card:
         sentences.append("That is no clear gain: the slow end of its steps is within the noise of fp32, or slower.")
     if spread and spread.jobs > 1:
         sentences.append(f"The fp32 medians of {spread.jobs} jobs spread over {numbers.percent(spread.relative)}.")
+        if spread.relative > rows.STEADY:
+            sentences.append("That is much: something else used the machine. Read the speed-ups as rough.")
     if group.phase == "sample":
         sentences.append(_resemblance(answer.ssim, confidence))
     if answer.quickest_volume and len(group.solvers) > 1:
@@ -97,8 +98,9 @@ def card(answer: Answer, confidence: float) -> Card:
             f"{numbers.count(quickest['evaluations'], 'evaluation')}, {numbers.duration(quickest['volume_s'])}. "
             "Another solver draws another picture; times alone do not rank solvers."
         )
-    label = f"{row['variant']} against fp32" if answer.faster else f"{row['variant']}: no clear gain over fp32"
-    return Card(where, numbers.times(row["speedup"]), label, sentences)
+    if not answer.faster:
+        return Card(where, "no clear gain", f"{row['variant']} against fp32", sentences)
+    return Card(where, numbers.times(row["speedup"]), f"{row['variant']} against fp32", sentences)
 
 
 def _resemblance(ssim: Row | None, confidence: float) -> str:

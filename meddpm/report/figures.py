@@ -77,20 +77,20 @@ def kernel_totals(kernels: list[Row]) -> dict[str, dict[str, float]]:
 
 
 def category_colours(kernels: list[Row]) -> dict[str, str]:
-    """A colour for each category, the same in every chart of a page; the largest come first, the rest share grey."""
+    """A colour for each category, the same in every report; the largest come first, those without one share grey."""
     totals: dict[str, float] = {}
     for shares in kernel_totals(kernels).values():
         for category, time_ms in shares.items():
             totals[category] = totals.get(category, 0.0) + time_ms
     ranked = sorted(totals, key=lambda category: (-totals[category], category))
-    return {category: PALETTE[rank] if rank < len(PALETTE) else OTHER for rank, category in enumerate(ranked)}
+    return {category: style.CATEGORY_COLOURS.get(category, OTHER) for category in ranked}
 
 
 def kernel_shares(kernels: list[Row], colours: dict[str, str]) -> Figure:
     """Where the time goes: the share of each category, one bar a variant, with the total kernel time at its end."""
     totals = kernel_totals(kernels)
     with style.applied():
-        legend_lines = math.ceil(min(len(colours), len(PALETTE) + 1) / 3)
+        legend_lines = math.ceil(min(len(colours), len(style.CATEGORY_COLOURS) + 1) / 3)
         labels = [style.shortened(variant) for variant in totals]
         figure, axes = style.bar_axes(labels, "Where the time goes", extra_height=0.95 + 0.24 * legend_lines)
         axes.set_xlim(0, 1.2)
@@ -163,7 +163,7 @@ def quality(group: rows.Group, quality_rows: list[Row]) -> Figure | None:
             axes.set_xlabel(f"{name}, {'inside the mask' if region == 'mask' else 'whole volume'}")
             if number > 1:
                 axes.set_yticklabels([])
-        figure.get_layout_engine().set(wspace=0.05)
+        figure.get_layout_engine().set(wspace=0.12)
         figure.suptitle("Difference from fp32, same noise and mask", x=0.01, ha="left", fontsize=12, fontweight="bold")
         if len(solvers) > 1:
             handles = [

@@ -152,7 +152,7 @@ class Page:
                 }
                 for group in rows.groups(tables.read("timing", timing))
             ]
-            found.append({"name": timing.parent.name, "sections": sections, "link": self.link(timing)})
+            found.append({"name": timing.parent.name, "sections": sections})
         return found
 
     def context(self) -> dict[str, Any]:

@@ -19,6 +19,19 @@ from meddpm.files import replacing
 # Okabe and Ito (2008), told apart with any colour vision; black and yellow left out, which vanish in text or on white.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7F7F7F")
 OTHER = "#C9CED6"
+# Categories of kernels.csv that often take long; the gradients are shades of the forward convolution's blue.
+CATEGORY_COLOURS = {
+    "convolution forward": "#0072B2",
+    "convolution input gradient": "#4A9CCB",
+    "convolution weight gradient": "#8FC3E0",
+    "convolution backward": "#4A9CCB",
+    "normalisation": "#CC79A7",
+    "elementwise": "#009E73",
+    "copy and cast": "#E69F00",
+    "layout conversion": "#D55E00",
+    "fused": "#6A4C93",
+    "matrix product": "#7F7F7F",
+}
 INK, MUTED, RULE = "#1B2430", "#667080", "#DDE2E9"
 BASELINE_BAR, BAR = "#8A94A3", "#0072B2"
 WIDTH = 6.5
@@ -61,7 +74,8 @@ def save(figure: Figure, directory: Path, *name: str) -> tuple[Path, Path]:
 
     The metadata is fixed, so that the same figure gives the same bytes.
     """
-    stem = "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", word) for word in name)
+    # Words are joined by a sign that no name has: two cells never share a file.
+    stem = "+".join(re.sub(r"[^A-Za-z0-9_.-]", "-", word) for word in name)
     svg, png = directory / f"{stem}.svg", directory / f"{stem}.png"
     with applied():
         with replacing(svg) as temporary:

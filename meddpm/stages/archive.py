@@ -1,5 +1,6 @@
 """Pack what a study found into one zip."""
 
+import csv
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +19,15 @@ def run(
     """
     job = Job.parse("archive", settings)
     packed = [Path(path) for path in files]
-    packed += sorted(path for path in Path(figures).rglob("*") if path.is_file())
-    packed += sorted(path for table in samples for path in Path(table).parent.iterdir() if path.is_file())
+    packed += sorted(path for path in Path(figures).iterdir() if not path.name.startswith("."))
+    packed += [path for table in samples for path in _of_the_cell(Path(table))]
     root = Path(os.path.commonpath([path.parent for path in packed]))
     archive.build(packed, root, Path(target), job.get("archive", ArchiveConfig))
+
+
+def _of_the_cell(samples: Path) -> list[Path]:
+    """samples.csv, what lies beside it in every cell, and the volumes that it lists; not what an earlier run left."""
+    with open(samples, newline="", encoding="utf-8") as stream:
+        volumes = [samples.with_name(row["file"]) for row in csv.DictReader(stream) if row["file"]]
+    beside = [samples.with_name(name) for name in ("environment.csv", "flags.json")]
+    return [samples, *(path for path in beside if path.is_file()), *volumes]

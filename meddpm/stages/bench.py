@@ -44,7 +44,8 @@ def run(settings: str, target: Path | str, environment: Path | str, threads: int
                 measured = (
                     _train_rows(job, where, target) if cell["phase"] == "train" else _sample_rows(job, where, target)
                 )
-            rows = [{**cell, **known, **row} for row in measured]
+            note = variants.note(job.get("variant_config", VariantConfig), where)
+            rows = [{**cell, **known, **row, "reason": note} for row in measured]
         except CannotRun as reason:
             logger.info("%s: %s", reason.status, reason.reason)
             rows = [{**cell, **known, "solver": solver, **not_run(reason)} for solver in names]

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from meddpm import quality, tables
-from meddpm.config import EvaluateConfig
+from meddpm.config import EvaluateConfig, UserError
 from meddpm.data import manifest, volumes
+from meddpm.files import sha256
 from meddpm.stages.job import Job
 from meddpm.status import OK
 from meddpm.tables import Row
@@ -20,8 +21,9 @@ def run(settings: str, samples: list[Path], cases: Path | str, target: Path | st
     """
     job = Job.parse("evaluate", settings)
     how, baseline = job.get("evaluate", EvaluateConfig), job.values["baseline"]
-    labels = {row.id: Path(cases).parent / row.label for row in manifest.read(cases)}
+    labels = {row.id: manifest.load_case(cases, row).label for row in manifest.read(cases)}
     drawn = {_cell(path): _read(path) for path in samples}
+    environments = {_cell(path): _environment(path) for path in samples}
     rows: list[Row] = []
     for (gpu, variant, solver), volumes_of in drawn.items():
         if variant == baseline:
@@ -35,16 +37,20 @@ def run(settings: str, samples: list[Path], cases: Path | str, target: Path | st
         }
         missing = _not_there(volumes_of) or _not_there(drawn[gpu, baseline, solver])
         if missing:
-            rows.append({**row, "metric": "SSIM", "region": "whole", **missing})
+            rows.append({**row, "metric": "ssim", "region": "whole", **missing})
             continue
+        if not volumes_of or volumes_of.keys() != drawn[gpu, baseline, solver].keys():
+            where = f"results/samples/{job.values['model']}/{gpu}"
+            raise UserError(f"{where}: {variant} and {baseline} do not list the same volumes; draw them again")
         pairs = [
             (
                 _tensor(volumes_of[key]),
                 _tensor(drawn[gpu, baseline, solver][key]),
-                volumes.to_tensor_axes(volumes.read_label(labels[key[0]])[0])[0] > 0,
+                volumes.to_tensor_axes(labels[key[0]])[0] > 0,
             )
             for key in volumes_of
         ]
+        row["environment"] = environments[gpu, variant, solver]
         rows += [{**row, "status": OK, **measured} for measured in quality.quality_rows(pairs, how)]
     tables.write("quality", rows, target)
 
@@ -52,6 +58,12 @@ def run(settings: str, samples: list[Path], cases: Path | str, target: Path | st
 def _cell(path: Path | str) -> tuple[str, str, str]:
     gpu, variant, solver = Path(path).parts[-4:-1]
     return gpu, variant, solver
+
+
+def _environment(samples: Path | str) -> str | None:
+    """Key of the environment that a cell's samples were drawn in; None where it did not run."""
+    rows = tables.read("environment", Path(samples).with_name("environment.csv"))
+    return rows[0]["environment"] if rows else None
 
 
 def _read(path: Path | str) -> dict[tuple[str, str], Row]:
@@ -70,5 +82,7 @@ def _not_there(rows: dict[tuple[str, str], Row]) -> Row | None:
 
 
 def _tensor(row: Row) -> np.ndarray:
-    """The volume of a row of samples.csv as (C, D, W, H)."""
+    """The volume of a row of samples.csv as (C, D, W, H). Raises UserError if it is not the one that was drawn."""
+    if sha256(row["file"]) != row["sha256"]:
+        raise UserError(f"{row['file']}: has changed since samples.csv was written; draw it again")
     return volumes.to_tensor_axes(volumes.read_image(row["file"])[0])

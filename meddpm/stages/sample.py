@@ -9,34 +9,45 @@ from typing import Any
 import numpy as np
 import torch
 
-from meddpm import data, device, sampling, variants
-from meddpm.config import GpuConfig, ModelConfig, SampleConfig, SolverConfig, VariantConfig
+from meddpm import data, device, provenance, sampling, tables, variants
+from meddpm.config import GpuConfig, ModelConfig, SampleConfig, SolverConfig, UserError, VariantConfig
 from meddpm.data import conditions, manifest, volumes
 from meddpm.diffusion import noise, solvers
 from meddpm.files import replacing, sha256, write_json
 from meddpm.log import logger, progress
 from meddpm.stages import network
 from meddpm.stages.job import Job, folder, not_run
-from meddpm.status import OK, CannotRun
+from meddpm.status import FAILED, OK, CannotRun
+from meddpm.tables import Row
 
 COLUMNS = ["case", "seed", "file", "sha256", "seconds", "status", "reason"]
 
 
-def run(settings: str, cases: Path | str, weights: Path | str | None, target: Path | str, threads: int) -> None:
+def run(
+    settings: str,
+    cases: Path | str,
+    weights: Path | str | None,
+    target: Path | str,
+    environment: Path | str,
+    threads: int,
+) -> None:
     """Write a NIfTI volume for every case and seed beside `target`, and `target` (samples.csv) last.
 
-    A cell that cannot run is one row with its status and reason.
+    A cell that cannot run is one row with its status and reason. `environment` gets the row of the environment table.
     """
     job = Job.parse("sample", settings)
     torch.set_num_threads(threads)
+    environment_rows: list[Row] = []
     try:
         where = device.resolve(job.get("gpu_config", GpuConfig))
+        environment_rows = [{**job.cell("model", "gpu"), **provenance.environment(where.type, job.code)}]
         with variants.applied(job.get("variant_config", VariantConfig), where) as applied, network.device_errors():
             rows = _draw(job, applied, Path(cases), weights, folder(target))
             write_json(folder(target) / "flags.json", applied.flags())
     except CannotRun as reason:
         logger.info("%s: %s", reason.status, reason.reason)
         rows = [not_run(reason)]
+    tables.write("environment", environment_rows, environment)
     with replacing(target) as temporary, open(temporary, "w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -49,7 +60,10 @@ def _draw(
     config, which = job.get("model_config", ModelConfig), job.get("sample", SampleConfig)
     solver = solvers.build(job.get("solver_config", SolverConfig), config)
     net = applied.network(network.load(config, weights))
-    wanted = [(row, seed) for row in manifest.read(cases)[: which.cases] for seed in which.seeds]
+    known = manifest.read(cases)
+    if len(known) < which.cases:
+        raise UserError(f"{cases}: lists {len(known)} cases where sample.cases asks for {which.cases}; make it anew")
+    wanted = [(row, seed) for row in known[: which.cases] for seed in which.seeds]
     rows = []
     for first in range(0, len(wanted), which.batch):
         chosen = wanted[first : first + which.batch]
@@ -66,6 +80,8 @@ def _draw(
             ),
             lambda timesteps, what=what: progress(timesteps, len(timesteps), what),
         ).cpu()
+        if not torch.isfinite(drawn).all():
+            raise CannotRun(FAILED, "the volumes hold values that are not finite: look at the weights or the precision")
         seconds = (time.monotonic() - start) / len(chosen)
         for volume, case, (_, seed) in zip(drawn, loaded, chosen, strict=True):
             file = target / f"{case.id}_seed{seed}.nii.gz"

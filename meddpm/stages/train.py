@@ -41,18 +41,20 @@ def run(
             result = training.train(model, config, how, applied, images, condition)
     except CannotRun as reason:
         raise UserError(
-            f"{job.values['model']} cannot be trained here: {reason}; see train.variant in config.yaml"
+            f"{job.values['model']} cannot be trained here: {reason}; see train.gpu and train.variant in config.yaml"
         ) from None
     except FloatingPointError as reason:
         raise UserError(f"{job.values['model']}: {reason}; see train.learning_rate in config.yaml") from None
 
+    ends = max(1, min(10, len(result.losses) // 4))  # steps averaged at each end of the curve
     facts = {
         **job.cell("model", "gpu", "variant"),
         "steps": len(result.losses),
         "seconds": round(result.seconds, 1),
         "batch": how.batch * how.accumulation,
-        "loss_first": float(np.mean(result.losses[:10])),
-        "loss_last": float(np.mean(result.losses[-10:])),
+        "loss_first": float(np.mean(result.losses[:ends])),
+        "loss_last": float(np.mean(result.losses[-ends:])),
+        "loss_averaged_over": ends,
         "device_name": device.name(where),
         "dataset": manifest.read(cases)[0].notes,
         "cases": len(images),

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,6 +82,17 @@ FAULTS = [
     ("sample.cases", 9, ["sample.cases", "9", "icbm152"]),
     ("sample.seeds", [], ["sample.seeds", "0 entries", "at least 1"]),
     ("evaluate.ssim_window", 8, ["evaluate.ssim_window", "8", "odd"]),
+    ("train.learning_rate", "1e-4", ["train.learning_rate", "1e-4", "1.0e-04 with a point"]),
+    ("train.learning_rate", float("nan"), ["train.learning_rate", "NaN", "a number"]),
+    ("train.steps", 3.0, ["train.steps", "3.0", "a whole number"]),
+    ("train.seed", 10**30, ["train.seed", "or less"]),
+    ("models.demo.condition_labels", [9], ["models.demo.condition_labels", "[9]", "icbm152", "1, 2, 3"]),
+    ("models.demo.weights", "results/train/demo/local/fp32/config.yaml", ["models.demo.weights", "not there"]),
+    ("gpus.local", {"device_name": "A100("}, ["gpus.local.device_name", "A100(", "regular expression"]),
+    ("datasets.icbm152.remap", {-1: 2}, ["datasets.icbm152.remap", "-1", "a whole number from 0"]),
+    ("datasets.icbm152.rotation_degrees", 60, ["datasets.icbm152.rotation_degrees", "60", "45 or less"]),
+    ("models.demo.size", [4, 48, 48], ["models.demo.size.0", "4", "8 or more"]),
+    ("study.name", "a\n", ["study.name", "letters, digits"]),
     ("gpus", {}, ["gpus", "empty"]),
     ("gpus", None, ["gpus", "null", "a mapping"]),
     ("variants.mine", None, ["variants.mine", "null", "a mapping"]),
@@ -104,6 +116,30 @@ def test_several_faults_are_a_line_each_and_not_endless() -> None:
     lines = str(caught.value).splitlines()
     assert len(lines) == 11
     assert lines[-1] == "config.yaml: ... and 20 more"
+
+
+def test_numbers_as_names_are_texts() -> None:
+    config = changed("solvers.1", {"kind": "ddpm"})
+    config["solvers"][1] = config["solvers"].pop("1")
+    config["study"]["solvers"] = ["1"]
+    config["datasets"]["icbm152"]["remap"] = {1: 1, "2": 2}
+    loaded = study.load(config, ROOT)
+    assert loaded.solvers["1"] == settings.SolverConfig()
+    assert loaded.datasets["icbm152"].remap == {1: 1, 2: 2}
+
+
+def test_weights_that_the_train_stage_writes_are_no_weights_from_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("results/train/demo/local/fp32")
+    for path in (folder / "weights.safetensors", folder / "kept/abc/weights.safetensors"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    study.load(changed("models.demo.weights", str(folder / "kept/abc/weights.safetensors")))
+    for name in (folder / "weights.safetensors", tmp_path / folder / "weights.safetensors"):
+        with pytest.raises(ConfigError, match=r"models\.demo\.weights: .* the train stage writes"):
+            study.load(changed("models.demo.weights", str(name)))
 
 
 def test_two_models_of_different_size_cannot_share_a_dataset() -> None:

@@ -171,6 +171,6 @@ def test_names_are_no_mathematics(tmp_path):
     group = the_group(Run())
     group.rows[1]["variant"] = "$x^{$--><b>"
     svg, png = style.save(figures.timing(group), tmp_path, "timing", "../a b")
-    assert svg == tmp_path / "timing_..-a-b.svg"
+    assert svg == tmp_path / "timing+..-a-b.svg"
     assert png.read_bytes().startswith(b"\x89PNG")
     assert "<b>" not in svg.read_text(encoding="utf-8")

@@ -99,8 +99,13 @@ def test_summary_of_nothing_is_a_heading():
 def test_print_summary_says_where_the_page_is(tmp_path, capsys):
     inputs = write_run(tmp_path)
     inputs.quality.unlink()
-    print_summary(inputs.timing.parent, tmp_path / "report" / "index.html")
+    page = tmp_path / "report" / "index.html"
+    print_summary(inputs.timing.parent, page)
+    assert capsys.readouterr().out.rstrip().endswith(f"{page} is not there yet")
+    page.parent.mkdir()
+    page.touch()
+    print_summary(inputs.timing.parent, page)
     printed = capsys.readouterr().out
     assert "bf16_compiled" in printed
     assert f"the fp32 medians of 4 jobs spread over 1.5{SPACE}%." in printed
-    assert printed.rstrip().endswith(f"The page: {tmp_path / 'report' / 'index.html'}")
+    assert printed.rstrip().endswith(f"The page: {page}")

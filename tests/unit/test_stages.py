@@ -2,8 +2,10 @@
 
 import csv
 import json
+import math
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import yaml
 from meddpm import study, tables, variants
 from meddpm.config import UserError, VariantConfig, repository_root
 from meddpm.model import build_model, weights
-from meddpm.stages import bench, network, prepare, profile, sample, train
+from meddpm.stages import archive, bench, evaluate, network, prepare, profile, sample, train
 
 ROOT = repository_root()
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
@@ -43,6 +45,17 @@ def run_train(folder: Path, cases: Path, text: str) -> None:
     train.run(text, cases, target, curve, record, threads=1)
 
 
+def draw(text: str, cases: Path, target: Path, weights_file: Path | None = None) -> None:
+    sample.run(text, cases, weights_file, target, target.with_name("environment.csv"), threads=1)
+
+
+def with_rate(text: str, rate: float) -> str:
+    """Settings with a learning rate that the schema would not let through."""
+    values = json.loads(text)
+    values["train"]["learning_rate"] = rate
+    return json.dumps(values)
+
+
 def read_samples(path: Path) -> list[dict[str, str]]:
     with open(path, newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
@@ -62,15 +75,97 @@ def test_earlier_weights_are_kept_when_others_are_trained(tmp_path: Path, cases:
     assert weights.read_card(tmp_path / "weights.safetensors")["steps"] == 2
 
 
+def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path, cases: Path) -> None:
+    text = with_rate(settings("train", {"train": {"steps": 1}}, **CELL, variant="fp32"), math.inf)
+    with pytest.raises(UserError, match=r"weights are no longer finite"):
+        run_train(tmp_path, cases, text)
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_volumes_that_are_no_numbers_are_a_failed_row(tmp_path: Path, cases: Path) -> None:
+    tiny = study.load(CONFIG, ROOT).models["tiny"].config
+    huge = {key: torch.full_like(value, 1e30) for key, value in build_model(tiny).state_dict().items()}
+    weights.save(tmp_path / "weights.safetensors", huge, {})
+    draw(settings("sample", **SAMPLE), cases, tmp_path / "samples.csv", tmp_path / "weights.safetensors")
+    (row,) = read_samples(tmp_path / "samples.csv")
+    assert row["status"] == "failed"
+    assert "not finite" in row["reason"]
+    assert not list(tmp_path.glob("*.nii.gz"))
+
+
+def test_a_table_of_cases_that_lost_some_is_refused(tmp_path: Path, cases: Path) -> None:
+    text = settings("sample", **SAMPLE).replace('"cases": 2', '"cases": 3')
+    with pytest.raises(UserError, match=r"lists 2 cases where sample\.cases asks for 3"):
+        draw(text, cases, tmp_path / "samples.csv")
+
+
+@pytest.fixture
+def drawn(tmp_path: Path, cases: Path) -> list[Path]:
+    """The samples of two variants, as the evaluate stage finds them."""
+    found = []
+    for variant in ("fp32", "bf16"):
+        found.append(tmp_path / "samples/tiny/cpu" / variant / "ddpm/samples.csv")
+        draw(settings("sample", **{**SAMPLE, "variant": variant}), cases, found[-1])
+    return found
+
+
+def compare(drawn: list[Path], cases: Path, target: Path) -> list[tables.Row]:
+    evaluate.run(settings("evaluate", model="tiny"), drawn, cases, target)
+    return tables.read("quality", target)
+
+
+def test_quality_names_the_environment_of_the_samples(tmp_path: Path, cases: Path, drawn: list[Path]) -> None:
+    (environment,) = tables.read("environment", drawn[1].with_name("environment.csv"))
+    rows = compare(drawn, cases, tmp_path / "quality.csv")
+    assert {row["environment"] for row in rows} == {environment["environment"]}
+    assert {row["metric"] for row in rows} == {"ssim", "psnr_db", "relative_error", "max_abs_difference"}
+
+
+def test_a_volume_that_was_swapped_is_not_compared(tmp_path: Path, cases: Path, drawn: list[Path]) -> None:
+    first, second = sorted(drawn[1].parent.glob("*.nii.gz"))
+    first.write_bytes(second.read_bytes())
+    with pytest.raises(UserError, match=r"has changed since samples\.csv was written"):
+        compare(drawn, cases, tmp_path / "quality.csv")
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_list_of_samples_that_lost_some_is_refused(tmp_path: Path, cases: Path, drawn: list[Path], kept: int) -> None:
+    drawn[1].write_text("".join(drawn[1].read_text().splitlines(keepends=True)[: 1 + kept]))
+    with pytest.raises(UserError, match="bf16 and fp32 do not list the same volumes"):
+        compare(drawn, cases, tmp_path / "quality.csv")
+
+
+def test_the_archive_packs_what_the_tables_name(tmp_path: Path, drawn: list[Path]) -> None:
+    (drawn[0].parent / "secret.txt").write_text("left here")
+    (drawn[0].parent / "icbm152-009_seed9.nii.gz").write_bytes(b"of an earlier run")
+    figures = tmp_path / "figures"
+    figures.mkdir()
+    for name in ("a.svg", ".snakemake_timestamp"):
+        (figures / name).touch()
+    text = settings("archive", {"archive": {"samples": True}})
+    archive.run(text, [], figures, drawn, tmp_path / "all.zip")
+    with zipfile.ZipFile(tmp_path / "all.zip") as packed:
+        names = packed.namelist()
+    assert sorted(Path(name).name for name in names if "bf16" in name) == [
+        "environment.csv",
+        "flags.json",
+        "icbm152-000_seed0.nii.gz",
+        "icbm152-001_seed0.nii.gz",
+        "samples.csv",
+    ]
+    assert "figures/a.svg" in names
+    assert not [name for name in names if "secret" in name or "seed9" in name or "timestamp" in name]
+
+
 def test_training_that_diverges_says_what_to_change(tmp_path: Path, cases: Path) -> None:
-    diverging = {"train": {"steps": 200, "learning_rate": 1e30}}
+    text = settings("train", {"train": {"steps": 200}}, **CELL, variant="fp32")
     with pytest.raises(UserError, match=r"loss is .* train\.learning_rate in config\.yaml"):
-        run_train(tmp_path, cases, settings("train", diverging, **CELL, variant="fp32"))
+        run_train(tmp_path, cases, with_rate(text, 1e30))
     assert not list(tmp_path.rglob("*.safetensors"))
 
 
 def test_a_device_that_cannot_train_says_so(tmp_path: Path, cases: Path) -> None:
-    with pytest.raises(UserError, match=r"tiny cannot be trained here: TF32 .* train\.variant"):
+    with pytest.raises(UserError, match=r"tiny cannot be trained here: TF32 .* train\.gpu and train\.variant"):
         run_train(tmp_path, cases, settings("train", **CELL, variant="tf32"))
 
 
@@ -78,7 +173,7 @@ def test_a_batch_of_two_draws_what_a_batch_of_one_draws(tmp_path: Path, cases: P
     digests = {}
     for batch in (1, 2):
         target = tmp_path / str(batch) / "samples.csv"
-        sample.run(settings("sample", {"sample": {"batch": batch}}, **SAMPLE), cases, None, target, threads=1)
+        draw(settings("sample", {"sample": {"batch": batch}}, **SAMPLE), cases, target)
         rows = read_samples(target)
         assert [row["status"] for row in rows] == ["ok", "ok"]
         digests[batch] = [sample.volumes.read_image(target.parent / row["file"])[0] for row in rows]
@@ -88,7 +183,14 @@ def test_a_batch_of_two_draws_what_a_batch_of_one_draws(tmp_path: Path, cases: P
 
 def test_a_cell_that_cannot_run_is_a_row_without_a_volume(tmp_path: Path, cases: Path) -> None:
     target = tmp_path / "samples.csv"
-    sample.run(settings("sample", **{**SAMPLE, "variant": "tf32"}), cases, None, target, threads=1)
+    sample.run(
+        settings("sample", **{**SAMPLE, "variant": "tf32"}),
+        cases,
+        None,
+        target,
+        target.with_name("environment.csv"),
+        threads=1,
+    )
     (row,) = read_samples(target)
     assert (row["status"], row["file"]) == ("unsupported", "")
     assert "TF32" in row["reason"]
@@ -98,7 +200,9 @@ def test_weights_of_another_network_are_refused_in_one_line(tmp_path: Path, case
     path = tmp_path / "weights.safetensors"
     weights.save(path, build_model("demo"), {})
     with pytest.raises(UserError, match=r"weights differ .* they fit the preset demo") as caught:
-        sample.run(settings("sample", **SAMPLE), cases, path, tmp_path / "samples.csv", threads=1)
+        sample.run(
+            settings("sample", **SAMPLE), cases, path, tmp_path / "samples.csv", tmp_path / "environment.csv", threads=1
+        )
     assert "\n" not in str(caught.value)
 
 
@@ -177,6 +281,25 @@ def test_a_training_step_is_profiled(tmp_path: Path) -> None:
     profile.run(text, tmp_path / "kernels.csv", tmp_path / "environment.csv", threads=1)
     categories = {row["category"] for row in tables.read("kernels", tmp_path / "kernels.csv")}
     assert {"convolution forward", "convolution backward", "normalisation"} <= categories
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("speedup", "spedup"), (",ok,", ",super,"), ("sample", "sampled"), ("1x16x16x16,1,", "1x16x16x16,one,")],
+)
+def test_a_damaged_table_is_one_line(tmp_path: Path, old: str, new: str) -> None:
+    run_bench(tmp_path, "sample")
+    path = tmp_path / "timing.csv"
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(UserError, match=r"timing\.csv: is no timing table") as caught:
+        tables.concatenate("timing", [path], tmp_path / "all.csv")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_table_that_lost_its_rows_is_refused(tmp_path: Path) -> None:
+    tables.write("timing", [], tmp_path / "timing.csv")
+    with pytest.raises(UserError, match="has no row, and every cell has one"):
+        tables.concatenate("timing", [tmp_path / "timing.csv"], tmp_path / "all.csv")
 
 
 HEAVY = {"torch", "numpy", "nibabel", "nilearn", "matplotlib", "diffusers", "skimage", "pandas"}

@@ -7,7 +7,7 @@ import pytest
 
 from tests.workflow.conftest import Checkout
 
-SAMPLE = {"sample": 6}
+SAMPLE = {"sample": 6, "environment_table": 1}
 QUALITY = {"evaluate": 1, "quality_table": 1}
 PAGE = {"report": 1, "archive": 1}
 CONFIG = {"run_config": 1}
@@ -45,7 +45,7 @@ EDITS = {
         "meddpm/tables.py",
         "\nRow = ",
         "\nNEW = 1\nRow = ",
-        MEASURED | QUALITY | PAGE,
+        MEASURED | SAMPLE | QUALITY | PAGE,
     ),
     "a metric": ("meddpm/quality/metrics.py", "import numpy", "NEW = 1\nimport numpy", QUALITY | PAGE),
     "a plot": ("meddpm/report/figures.py", "import math", "NEW = 1\nimport math", PAGE),
