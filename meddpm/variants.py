@@ -136,28 +136,34 @@ def _quote_library_path() -> None:
 
 
 def _captured(run: Network) -> Network:
-    """`run` captured in a CUDA graph at its first call and replayed from then on; the shapes must not change."""
-    graph = torch.cuda.CUDAGraph()
-    held: dict[str, torch.Tensor] = {}
-
-    def capture(x: torch.Tensor, t: torch.Tensor) -> None:
-        held["x"], held["t"] = x.clone(), t.clone()
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(CAPTURE_WARMUP):
-                run(held["x"], held["t"])
-        torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(graph):
-            held["output"] = run(held["x"], held["t"])
+    """`run` captured in a CUDA graph at the first call of each shape of x, and replayed from then on."""
+    captures: dict[torch.Size, Network] = {}
 
     def replay(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-        if not held:
-            capture(x, t)
-        held["x"].copy_(x)
-        held["t"].copy_(t)
+        if x.shape not in captures:
+            captures[x.shape] = _capture(run, x, t)
+        return captures[x.shape](x, t)
+
+    return replay
+
+
+def _capture(run: Network, x: torch.Tensor, t: torch.Tensor) -> Network:
+    held_x, held_t = x.clone(), t.clone()
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(CAPTURE_WARMUP):
+            run(held_x, held_t)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = run(held_x, held_t)
+
+    def replay(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        held_x.copy_(x)
+        held_t.copy_(t)
         graph.replay()
-        return held["output"].clone()
+        return output.clone()
 
     return replay
 

@@ -57,43 +57,47 @@ def run(
 def _draw(
     job: Job, applied: variants.Applied, cases: Path, weights: Path | str | None, target: Path
 ) -> list[dict[str, Any]]:
+    """Draw and write every volume that the job asks for; the rows of samples.csv."""
     config, which = job.get("model_config", ModelConfig), job.get("sample", SampleConfig)
     solver = solvers.build(job.get("solver_config", SolverConfig), config)
     net = applied.network(network.load(config, weights))
-    known = manifest.read(cases)
-    if len(known) < which.cases:
-        raise UserError(f"{cases}: lists {len(known)} cases where sample.cases asks for {which.cases}; make it anew")
-    wanted = [(row, seed) for row in known[: which.cases] for seed in which.seeds]
+    wanted = _wanted(cases, which)
     rows = []
     for first in range(0, len(wanted), which.batch):
-        chosen = wanted[first : first + which.batch]
-        loaded = [data.load_case(cases, row) for row, _ in chosen]
-        condition = np.stack([conditions.encode(case.label, config) for case in loaded])
+        batch = wanted[first : first + which.batch]
+        condition = np.stack([conditions.encode(case.label, config) for case, _ in batch])
+        what = f"volumes {first + 1} to {first + len(batch)} of {len(wanted)}"
         start = time.monotonic()
-        what = f"{first + 1}-{first + len(chosen)} of {len(wanted)} volumes"
         drawn = sampling.draw(
             net,
             applied.tensor(torch.from_numpy(condition)),
             solver,
-            functools.partial(
-                _noise, applied, [(case.id, seed) for case, (_, seed) in zip(loaded, chosen, strict=True)], config
-            ),
-            lambda timesteps, what=what: progress(timesteps, len(timesteps), what),
+            functools.partial(_noise, applied, batch, config),
+            functools.partial(progress, total=len(solver.timesteps), what=what),
         ).cpu()
+        seconds = (time.monotonic() - start) / len(batch)
         if not torch.isfinite(drawn).all():
             raise CannotRun(FAILED, "the volumes hold values that are not finite: look at the weights or the precision")
-        seconds = (time.monotonic() - start) / len(chosen)
-        for volume, case, (_, seed) in zip(drawn, loaded, chosen, strict=True):
+        for volume, (case, seed) in zip(drawn, batch, strict=True):
             file = target / f"{case.id}_seed{seed}.nii.gz"
             volumes.write(file, volumes.from_tensor_axes(volume.numpy()), case.affine)
-            rows.append(
-                {"case": case.id, "seed": seed, "file": file.name, "sha256": sha256(file),
-                 "seconds": round(seconds, 3), "status": OK, "reason": ""}
-            )  # fmt: skip
+            written = {"file": file.name, "sha256": sha256(file), "seconds": round(seconds, 3)}
+            rows.append({"case": case.id, "seed": seed, **written, "status": OK, "reason": ""})
     return rows
 
 
-def _noise(applied: variants.Applied, keys: list[tuple[str, int]], config: ModelConfig, draw: int) -> torch.Tensor:
+def _wanted(cases: Path, which: SampleConfig) -> list[tuple[volumes.Case, int]]:
+    """The cases and seeds that are drawn, in their order. Raises UserError where the table lists too few cases."""
+    known = manifest.read(cases)
+    if len(known) < which.cases:
+        raise UserError(f"{cases}: lists {len(known)} cases where sample.cases asks for {which.cases}; make it anew")
+    loaded = [data.load_case(cases, row) for row in known[: which.cases]]
+    return [(case, seed) for case in loaded for seed in which.seeds]
+
+
+def _noise(
+    applied: variants.Applied, batch: list[tuple[volumes.Case, int]], config: ModelConfig, draw: int
+) -> torch.Tensor:
     """The `draw`-th noise of each (case, seed) as one batch (B, C, D, W, H) on the device."""
-    each = [noise.gaussian(case, seed, draw, config.shape) for case, seed in keys]
+    each = [noise.gaussian(case.id, seed, draw, config.shape) for case, seed in batch]
     return applied.tensor(torch.from_numpy(np.stack(each)))

@@ -55,6 +55,16 @@ def test_a_replayed_graph_gives_what_the_eager_network_gives(reference: torch.Te
     torch.testing.assert_close(evaluate(GRAPH), reference, rtol=1e-4, atol=1e-4)
 
 
+def test_a_graph_follows_the_size_of_the_batch() -> None:
+    def double(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return 2 * x + t.reshape(-1, 1)
+
+    network = variants._captured(double)
+    for batch in (2, 1, 2):
+        x, t = torch.randn(batch, 3, device=CUDA), torch.arange(batch, device=CUDA)
+        torch.testing.assert_close(network(x, t), double(x, t))
+
+
 @pytest.mark.parametrize(
     ("name", "precision"), [("fp32", "fp32"), ("tf32", "tf32"), ("stock", "tf32"), ("bf16", "bf16"), ("fp16", "fp16")]
 )

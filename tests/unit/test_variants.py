@@ -186,6 +186,28 @@ def test_torch_in_a_path_with_a_space_compiles(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr[-2000:]
 
 
+def test_a_graph_is_captured_once_for_each_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    captured: list[torch.Size] = []
+
+    def capture(run: variants.Network, x: torch.Tensor, t: torch.Tensor) -> variants.Network:
+        captured.append(x.shape)
+        return run
+
+    monkeypatch.setattr(variants, "_capture", capture)
+    network = variants._captured(lambda x, t: x + t.reshape(-1, 1))
+    for batch in (2, 2, 1, 2):
+        torch.testing.assert_close(network(torch.zeros(batch, 3), torch.ones(batch)), torch.ones(batch, 3))
+    assert captured == [(2, 3), (1, 3)]
+
+
+def test_a_variant_that_switches_nothing_on_a_cpu_says_so() -> None:
+    stock = VariantConfig(conv_precision="default", matmul_precision="default")
+    assert "fp32" in variants.note(stock, CPU)
+    assert variants.note(stock, CUDA) is None
+    assert variants.note(VariantConfig(), CPU) is None
+    assert variants.note(VariantConfig(autocast="bf16"), CPU) is None
+
+
 def test_the_scaler_works_under_fp16_alone() -> None:
     assert not variants.Applied(VariantConfig(autocast="bf16"), CPU).scaler().is_enabled()
     assert variants.Applied(VariantConfig(autocast="fp16"), CPU).scaler().is_enabled()
