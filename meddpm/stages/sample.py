@@ -64,7 +64,7 @@ def _draw(
     wanted = _wanted(cases, which)
     rows = []
     for first in range(0, len(wanted), which.batch):
-        batch = wanted[first : first + which.batch]
+        batch = [(data.load_case(cases, row), seed) for row, seed in wanted[first : first + which.batch]]
         condition = np.stack([conditions.encode(case.label, config) for case, _ in batch])
         what = f"volumes {first + 1} to {first + len(batch)} of {len(wanted)}"
         start = time.monotonic()
@@ -86,13 +86,12 @@ def _draw(
     return rows
 
 
-def _wanted(cases: Path, which: SampleConfig) -> list[tuple[volumes.Case, int]]:
-    """The cases and seeds that are drawn, in their order. Raises UserError where the table lists too few cases."""
+def _wanted(cases: Path, which: SampleConfig) -> list[tuple[manifest.CaseRow, int]]:
+    """The cases and seeds to draw, in their order. Raises UserError where the table lists too few cases."""
     known = manifest.read(cases)
     if len(known) < which.cases:
         raise UserError(f"{cases}: lists {len(known)} cases where sample.cases asks for {which.cases}; make it anew")
-    loaded = [data.load_case(cases, row) for row in known[: which.cases]]
-    return [(case, seed) for case in loaded for seed in which.seeds]
+    return [(row, seed) for row in known[: which.cases] for seed in which.seeds]
 
 
 def _noise(
