@@ -42,14 +42,14 @@ def run(settings: str, samples: list[Path], cases: Path | str, target: Path | st
         if not volumes_of or volumes_of.keys() != drawn[gpu, baseline, solver].keys():
             where = f"results/samples/{job.values['model']}/{gpu}"
             raise UserError(f"{where}: {variant} and {baseline} do not list the same volumes; draw them again")
-        pairs = [
+        pairs = (
             (
                 _tensor(volumes_of[key]),
                 _tensor(drawn[gpu, baseline, solver][key]),
                 volumes.to_tensor_axes(labels[key[0]])[0] > 0,
             )
             for key in volumes_of
-        ]
+        )
         row["environment"] = environments[gpu, variant, solver]
         rows += [{**row, "status": OK, **measured} for measured in quality.quality_rows(pairs, how)]
     tables.write("quality", rows, target)
@@ -67,12 +67,12 @@ def _environment(samples: Path | str) -> str | None:
 
 
 def _read(path: Path | str) -> dict[tuple[str, str], Row]:
-    """The rows of a samples.csv by (case, seed), each with the absolute place of its volume."""
+    """The rows of a samples.csv by (case, seed), each with the place of its volume beside the table."""
     with open(path, newline="", encoding="utf-8") as stream:
-        return {
-            (row["case"], row["seed"]): {**row, "file": Path(path).parent / row["file"]}
-            for row in csv.DictReader(stream)
-        }
+        rows = list(csv.DictReader(stream))
+    if any(None in row.values() or Path(row["file"]).name != row["file"] for row in rows):
+        raise UserError(f"{path}: is no list of samples as the sample stage writes it; draw them again")
+    return {(row["case"], row["seed"]): {**row, "file": Path(path).with_name(row["file"] or "-")} for row in rows}
 
 
 def _not_there(rows: dict[tuple[str, str], Row]) -> Row | None:

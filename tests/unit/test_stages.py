@@ -128,6 +128,15 @@ def test_a_volume_that_was_swapped_is_not_compared(tmp_path: Path, cases: Path, 
         compare(drawn, cases, tmp_path / "quality.csv")
 
 
+@pytest.mark.parametrize(("old", "new"), [("icbm152-000_seed0.nii.gz", "/etc/hostname"), (",ok,", "")])
+def test_a_damaged_list_of_samples_is_one_line(
+    tmp_path: Path, cases: Path, drawn: list[Path], old: str, new: str
+) -> None:
+    drawn[1].write_text(drawn[1].read_text().replace(old, new))
+    with pytest.raises(UserError, match="is no list of samples"):
+        compare(drawn, cases, tmp_path / "quality.csv")
+
+
 @pytest.mark.parametrize("kept", [0, 1])
 def test_a_list_of_samples_that_lost_some_is_refused(tmp_path: Path, cases: Path, drawn: list[Path], kept: int) -> None:
     drawn[1].write_text("".join(drawn[1].read_text().splitlines(keepends=True)[: 1 + kept]))
