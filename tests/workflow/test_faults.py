@@ -1,5 +1,6 @@
 """What goes wrong: a bad configuration is one line before the DAG, an interrupted run leaves nothing half-written."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -54,14 +55,24 @@ def test_an_interrupted_run_leaves_nothing_half_written_and_a_second_one_continu
     command = [str(checkout.python), "-m", "snakemake", "--profile", "local", "--cores", "2", target]
     command += ["--configfile", "long.yaml"]
     run = subprocess.Popen(
-        command, cwd=checkout.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        cwd=checkout.root,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        # A shell starts what runs in its background deaf to Ctrl-C, and the tests may be there.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not (log.is_file() and "training step" in log.read_text()):
-        time.sleep(0.2)
-    assert "training step" in log.read_text(), "the training did not begin"
-    os.killpg(run.pid, signal.SIGINT)  # what Ctrl-C in a terminal does
-    assert run.wait(timeout=60) != 0
+    try:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and not (log.is_file() and "training step" in log.read_text()):
+            time.sleep(0.2)
+        assert "training step" in log.read_text(), "the training did not begin"
+        os.killpg(run.pid, signal.SIGINT)  # what Ctrl-C in a terminal does
+        assert run.wait(timeout=60) != 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
     assert not list((checkout.root / "results/train").rglob("*.safetensors"))
     second = checkout.snakemake(target)
     assert second.returncode == 0, second.stdout + second.stderr
