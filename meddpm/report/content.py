@@ -88,7 +88,7 @@ def card(answer: Answer, confidence: float) -> Card:
     if spread and spread.jobs > 1:
         sentences.append(f"The fp32 medians of {spread.jobs} jobs spread over {numbers.percent(spread.relative)}.")
         if spread.relative > rows.STEADY:
-            sentences.append("That is much: something else used the machine. Read the speed-ups as rough.")
+            sentences.append("That is much: the machine was not steady. Read the speed-ups as rough.")
     if group.phase == "sample":
         sentences.append(_resemblance(answer.ssim, confidence))
     if answer.quickest_volume and len(group.solvers) > 1:

@@ -79,7 +79,7 @@ def print_summary(tables_dir: Path | str, report_path: Path | str) -> None:
             share = numbers.percent(spread.relative)
             words = f"{where}: the fp32 medians of {spread.jobs} jobs spread over {share}."
             if spread.relative > rows.STEADY:
-                words += " Something else used the machine: the speed-ups are rough."
+                words += " The machine was not steady: the speed-ups are rough."
             console.print(Text(words, "dim"))
     there = Path(report_path).is_file()
     console.print(Text(f"The page: {report_path}" if there else f"{report_path} is not there yet"), soft_wrap=True)
