@@ -36,9 +36,3 @@ def name(device: "torch.device") -> str:
     import torch
 
     return torch.cuda.get_device_name(device) if device.type == "cuda" else processor_name()
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text, for the reason of a row."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__

@@ -1,9 +1,10 @@
 """Files that are whole or not there: written under a temporary name beside the target, then renamed."""
 
+import csv
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,14 @@ def write_text(target: Path | str, text: str) -> None:
 def write_json(target: Path | str, value: Any) -> None:
     """Write `value` as indented JSON, atomically."""
     write_text(target, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_csv(target: Path | str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write `rows` under `columns` as CSV, atomically; a value that a row lacks is empty, one too many raises."""
+    with replacing(target) as temporary, open(temporary, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def sha256(path: Path | str) -> str:

@@ -10,3 +10,9 @@ class CannotRun(Exception):
         super().__init__(reason)
         self.status = status
         self.reason = reason
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, for the reason of a row."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

@@ -93,9 +93,7 @@ class Study:
         """
         values: dict[str, Any] = {"code": provenance.code_digest(f"meddpm.stages.{stage}"), **cell}
         if "model" in cell:
-            model = self.models[cell["model"]]
-            values["model_config"] = model.config
-            values["weights"] = model.weights if model.weights in (TRAIN, RANDOM) else "file"
+            values["model_config"] = self.models[cell["model"]].config
         for key, table in (("variant", self.variants), ("gpu", self.gpus), ("solver", self.solvers)):
             if key in cell:
                 values[f"{key}_config"] = table[cell[key]]
@@ -123,7 +121,7 @@ class Study:
         return {"evaluate": self.evaluate, "baseline": BASELINE}
 
     def _report_settings(self) -> dict[str, Any]:
-        return {"report": self.report, "baseline": BASELINE}
+        return {"report": self.report}
 
     def _archive_settings(self) -> dict[str, Any]:
         return {"archive": self.archive}

@@ -14,7 +14,7 @@ import yaml
 from jsonschema.protocols import Validator
 
 from meddpm.config import UserError, repository_root
-from meddpm.files import replacing
+from meddpm.files import write_csv
 from meddpm.validation import StrictValidator
 
 Row = dict[str, Any]
@@ -45,10 +45,7 @@ def write(table: str, rows: Iterable[Row], path: Path | str) -> None:
     complete = [{**dict.fromkeys(names), **row} for row in rows]
     for row in complete:
         _validator(table).validate(row)
-    with replacing(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(complete)
+    write_csv(path, names, complete)
 
 
 def read(table: str, path: Path | str) -> list[Row]:

@@ -37,6 +37,7 @@ class Step:
         self.optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
         self.scaler = applied.scaler()
         self.schedule = cosine_schedule(config.steps).to(applied.device)
+        self.device = applied.device
         self.config = config
         self.accumulation = settings.accumulation
 
@@ -45,7 +46,7 @@ class Step:
     ) -> torch.Tensor:
         """Take one step; `batches()` gives (image, condition, t, noise) of the next batch. Returns the mean loss."""
         self.optimizer.zero_grad(set_to_none=True)
-        total = torch.zeros((), device=next(iter(self.optimizer.param_groups[0]["params"])).device)
+        total = torch.zeros((), device=self.device)
         for _ in range(self.accumulation):
             image, condition, t, noise = batches()
             loss = process.training_loss(

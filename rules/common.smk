@@ -58,9 +58,14 @@ def settings(stage):
     return lambda wildcards: STUDY.settings(stage, **dict(wildcards.items()))
 
 
-def cases(wildcards):
+def cases_of(model):
     """The table of cases that a model is trained on or drawn for."""
-    return f"results/data/{STUDY.models[wildcards.model].dataset}/cases.tsv"
+    return f"results/data/{STUDY.models[model].dataset}/cases.tsv"
+
+
+def cases(wildcards):
+    """The same as an input function."""
+    return cases_of(wildcards.model)
 
 
 def weights(wildcards):

@@ -25,7 +25,7 @@ rule report:
         environment="results/tables/environment.csv",
         run_config="results/run_config.yaml",
         samples=cells("results/samples/{model}/{gpu}/{variant}/{solver}/samples.csv"),
-        cases=[f"results/data/{STUDY.models[model].dataset}/cases.tsv" for model in STUDY.selection.models],
+        cases=[cases_of(model) for model in STUDY.selection.models],
         training=[trained(model, "training.json") for model in STUDY.trained_models()],
     output:
         page=report("results/report/index.html", caption="../captions/report.rst", category="Report"),

@@ -55,7 +55,11 @@ class Template:
 
 def case_ids(settings: DatasetConfig) -> list[str]:
     """The ids of the cases: icbm152-000 and on."""
-    return [f"icbm152-{index:03d}" for index in range(settings.cases)]
+    return [_case_id(index) for index in range(settings.cases)]
+
+
+def _case_id(index: int) -> str:
+    return f"icbm152-{index:03d}"
 
 
 def build(settings: DatasetConfig, index: int, size: tuple[int, int, int]) -> Case:
@@ -81,7 +85,7 @@ def build(settings: DatasetConfig, index: int, size: tuple[int, int, int]) -> Ca
     label = (1 + np.argmax(np.stack([fluid, grey, white]), axis=0)) * brain
     affine = np.diag([voxel_mm, voxel_mm, voxel_mm, 1.0])
     affine[:3, 3] = template.centre_mm - voxel_mm * (np.array(size) - 1) / 2
-    return Case(f"icbm152-{index:03d}", image, remap(label.astype(np.uint8), settings.remap), affine)
+    return Case(_case_id(index), image, remap(label.astype(np.uint8), settings.remap), affine)
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from meddpm.config import ModelConfig, UserError
 from meddpm.files import replacing
 from meddpm.model.presets import PRESETS
+from meddpm.status import first_line
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -56,7 +57,7 @@ def load(path: Path | str, model: torch.nn.Module) -> dict[str, Any]:
             state = {key: stored.get_tensor(key) for key in found}
     except (OSError, SafetensorError) as error:
         raise UserError(
-            f"{path}: the weights cannot be read ({_first_line(error)}); fetch or train them again"
+            f"{path}: the weights cannot be read ({first_line(error)}); fetch or train them again"
         ) from None
     model.load_state_dict(state)
     return card
@@ -103,7 +104,7 @@ def _read_header(path: Path | str) -> tuple[dict[str, Any], Shapes]:
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such file; check the path of the weights") from None
     except (OSError, SafetensorError) as error:
-        raise UserError(f"{path}: not a readable safetensors file ({_first_line(error)})") from None
+        raise UserError(f"{path}: not a readable safetensors file ({first_line(error)})") from None
     try:
         card = json.loads(metadata["card"])
     except (KeyError, ValueError):
@@ -127,7 +128,3 @@ def _difference(found: Shapes, wanted: Shapes) -> str:
 def _fitting(found: Shapes) -> str:
     fitting = [name for name, preset in PRESETS.items() if shapes(preset) == found]
     return f"they fit the preset {fitting[0]}" if fitting else "they fit no preset"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

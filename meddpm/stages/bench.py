@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from meddpm import bench, device, provenance, tables, training, variants
+from meddpm import bench, device, tables, training, variants
 from meddpm.config import BenchConfig, GpuConfig, ModelConfig, SolverConfig, TrainConfig, VariantConfig, from_mapping
 from meddpm.diffusion import solvers
 from meddpm.files import write_json
@@ -34,7 +34,7 @@ def run(settings: str, target: Path | str, environment: Path | str, threads: int
     environment_rows: list[Row] = []
     try:
         where = device.resolve(job.get("gpu_config", GpuConfig))
-        environment_rows = [{**job.cell("model", "gpu"), **provenance.environment(where.type, job.code)}]
+        environment_rows = [job.environment(where)]
         known = {"environment": environment_rows[0]["environment"], "device_name": device.name(where)}
     except CannotRun as reason:
         rows = [{**cell, "solver": solver, **not_run(reason)} for solver in names]

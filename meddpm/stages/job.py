@@ -3,11 +3,14 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from meddpm import provenance
 from meddpm.config import from_mapping
 from meddpm.status import CannotRun
+
+if TYPE_CHECKING:
+    import torch
 
 Settings = TypeVar("Settings")
 
@@ -34,6 +37,10 @@ class Job:
     def get(self, key: str, cls: type[Settings]) -> Settings:
         """The settings under `key` as the dataclass `cls`."""
         return from_mapping(cls, self.values[key])
+
+    def environment(self, where: "torch.device") -> dict[str, Any]:
+        """The row of the environment table for the job on the device `where`, as of now."""
+        return {**self.cell("model", "gpu"), **provenance.environment(where.type, self.code)}
 
     def cell(self, *keys: str) -> dict[str, str]:
         """The named wildcards of the job, as the first columns of its rows."""

@@ -7,10 +7,9 @@ from pathlib import Path
 import torch
 
 from meddpm.config import ModelConfig
-from meddpm.device import first_line
 from meddpm.log import logger
 from meddpm.model import build_model, weights
-from meddpm.status import FAILED, CannotRun
+from meddpm.status import FAILED, CannotRun, first_line
 
 RANDOM_WEIGHTS_SEED = 0
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from meddpm import device, provenance, tables, training, variants
+from meddpm import device, tables, training, variants
 from meddpm.config import GpuConfig, ModelConfig, ProfileConfig, TrainConfig, VariantConfig
 from meddpm.log import logger
 from meddpm.profiling import kineto, torch_profiler
@@ -25,7 +25,7 @@ def run(settings: str, target: Path | str, environment: Path | str, threads: int
     environment_rows: list[Row] = []
     try:
         where = device.resolve(job.get("gpu_config", GpuConfig))
-        environment_rows = [{**job.cell("model", "gpu"), **provenance.environment(where.type, job.code)}]
+        environment_rows = [job.environment(where)]
         trace = folder(target) / "trace.json.gz"
         variant = job.get("variant_config", VariantConfig)
         with variants.applied(variant, where, cell["phase"] == "train") as applied, network.device_errors():

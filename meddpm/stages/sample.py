@@ -1,6 +1,5 @@
 """Draw the volumes of one cell: every case and seed of one model, GPU, variant and solver."""
 
-import csv
 import functools
 import time
 from pathlib import Path
@@ -9,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from meddpm import data, device, provenance, sampling, tables, variants
+from meddpm import data, device, sampling, tables, variants
 from meddpm.config import GpuConfig, ModelConfig, SampleConfig, SolverConfig, UserError, VariantConfig
 from meddpm.data import conditions, manifest, volumes
 from meddpm.diffusion import noise, solvers
-from meddpm.files import replacing, sha256, write_json
+from meddpm.files import sha256, write_csv, write_json
 from meddpm.log import logger, progress
 from meddpm.stages import network
 from meddpm.stages.job import Job, folder, not_run
@@ -40,7 +39,7 @@ def run(
     environment_rows: list[Row] = []
     try:
         where = device.resolve(job.get("gpu_config", GpuConfig))
-        environment_rows = [{**job.cell("model", "gpu"), **provenance.environment(where.type, job.code)}]
+        environment_rows = [job.environment(where)]
         with variants.applied(job.get("variant_config", VariantConfig), where) as applied, network.device_errors():
             rows = _draw(job, applied, Path(cases), weights, folder(target))
             write_json(folder(target) / "flags.json", applied.flags())
@@ -48,10 +47,7 @@ def run(
         logger.info("%s: %s", reason.status, reason.reason)
         rows = [not_run(reason)]
     tables.write("environment", environment_rows, environment)
-    with replacing(target) as temporary, open(temporary, "w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(target, COLUMNS, rows)
 
 
 def _draw(

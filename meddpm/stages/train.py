@@ -1,6 +1,5 @@
 """Train the weights of a model."""
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ import torch
 from meddpm import data, device, provenance, training, variants
 from meddpm.config import GpuConfig, ModelConfig, TrainConfig, UserError, VariantConfig, to_mapping
 from meddpm.data import conditions, manifest, volumes
-from meddpm.files import replacing, write_json
+from meddpm.files import write_csv, write_json
 from meddpm.log import logger
 from meddpm.model import build_model, weights
 from meddpm.stages.job import Job, folder
@@ -65,10 +64,8 @@ def run(
     kept = folder(target) / "kept" / provenance.text_digest(settings) / Path(target).name
     for path in (kept, Path(target)):
         weights.save(path, result.weights, facts)
-    with replacing(curve) as temporary, open(temporary, "w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["step", "loss"])
-        writer.writerows([number, f"{loss:.6f}"] for number, loss in enumerate(result.losses, 1))
+    points = ({"step": number, "loss": f"{loss:.6f}"} for number, loss in enumerate(result.losses, 1))
+    write_csv(curve, ["step", "loss"], points)
     write_json(record, facts)
 
 
