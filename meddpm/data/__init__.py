@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from meddpm.data.manifest import CaseRow
     from meddpm.data.volumes import Case
 
-# The sources of cases, and the labels that their maps have before any remap.
-SOURCES = {"icbm152": (1, 2, 3)}
+# The sources of cases, and the labels that their maps may have before any remap.
+SOURCES = {"icbm152": (1, 2, 3, 4)}
+# Which of them are tissues, from the darkest in the images of the source to the brightest.
+TISSUES = {"icbm152": {"csf": 1, "grey": 2, "white": 3}}
 
 
 def prepare(settings: DatasetConfig, size: tuple[int, int, int], target_dir: Path | str, workers: int = 1) -> Path:
@@ -40,6 +42,13 @@ def prepare(settings: DatasetConfig, size: tuple[int, int, int], target_dir: Pat
     return table
 
 
+def tissues(settings: DatasetConfig) -> list[tuple[str, int]]:
+    """Name and label of each tissue in the dataset's maps, the darkest first; none where the remap mixes labels up."""
+    found = [(name, settings.remap.get(label, label)) for name, label in TISSUES[settings.source].items()]
+    labels = [settings.remap.get(label, label) for label in (0, *SOURCES[settings.source])]
+    return found if all(labels.count(label) == 1 for _, label in found) else []
+
+
 def load_case(tsv: Path | str, row: "CaseRow") -> "Case":
     """The case of one row of the table `tsv`, as `meddpm.data.manifest.load_case`."""
     from meddpm.data import manifest
@@ -52,6 +61,7 @@ def _make_case(settings: DatasetConfig, size: tuple[int, int, int], folder: Path
 
     case = icbm152.build(settings, index, size)
     image, label = folder / f"{case.id}_image.nii.gz", folder / f"{case.id}_label.nii.gz"
-    volumes.write(image, case.image, case.affine, icbm152.NOTE_SHORT)
-    volumes.write(label, case.label, case.affine, icbm152.NOTE_SHORT)
-    return manifest.describe(case, image, label, folder, f"{icbm152.NOTE}. {icbm152.CITATION}")
+    note, short = icbm152.notes(settings, index)
+    volumes.write(image, case.image, case.affine, short)
+    volumes.write(label, case.label, case.affine, short)
+    return manifest.describe(case, image, label, folder, f"{note}. {icbm152.CITATION}")

@@ -1,9 +1,14 @@
 """Label maps to the condition channels that the network is shown."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from meddpm.config import ModelConfig, UserError
 from meddpm.data.volumes import to_tensor_axes
+
+if TYPE_CHECKING:
+    import torch
 
 
 def binary_channels(
@@ -24,12 +29,26 @@ def encode(label: np.ndarray, model: ModelConfig) -> np.ndarray:
     One binary channel for each of `model.condition_labels`, in that order; other labels count as background. Raises
     UserError where the map has another shape than the model.
     """
+    require_size(label, model)
+    return binary_channels(label, model.condition_labels, model.condition_range)
+
+
+def require_size(label: np.ndarray, model: ModelConfig) -> None:
+    """Raise UserError where a `label` map (H, W, D) has another shape than `model`."""
     if label.shape != tuple(model.size):
         raise UserError(
             f"a label map of {_by(label.shape)} voxels does not fit a model of {_by(model.size)}; "
             "prepare the dataset at the model's size."
         )
-    return binary_channels(label, model.condition_labels, model.condition_range)
+
+
+def encode_batch(labels: "torch.Tensor", model: ModelConfig) -> "torch.Tensor":
+    """What `encode` makes, for a batch on its device: (B, D, W, H) uint8 labels to (B, K, D, W, H) float32."""
+    import torch
+
+    low, high = model.condition_range
+    inside = torch.stack([labels == value for value in model.condition_labels], dim=1)
+    return torch.where(inside, high, low)
 
 
 def remap(label: np.ndarray, table: dict[int, int]) -> np.ndarray:

@@ -1,18 +1,19 @@
 """The dataset that needs no download: brains made by deforming the ICBM 152 template.
 
 The T1, grey and white matter maps of ICBM 152 2009a come with nilearn. Each case is the template under a rotation, a
-scaling and a smooth elastic deformation of its own. A template is one average: the cases differ in shape, not in
-anatomy, and stand for no population.
+scaling and a smooth elastic deformation of its own; where the settings ask for it, with synthetic lesions. A template
+is one average: the cases differ in shape, not in anatomy, and stand for no population.
 """
 
 import functools
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meddpm.config import ConfigError, DatasetConfig
+from meddpm.data import lesions
 from meddpm.data.conditions import remap
 from meddpm.data.volumes import Case
 
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
 
 NOTE = "synthetic: the ICBM 152 2009a template (one average brain) deformed at random; not a population, no patient"
 NOTE_SHORT = "synthetic: deformed ICBM 152 template, not a population"
+NOTE_LESIONS = "with synthetic lesions drawn in"
 CITATION = (
     "ICBM 152 2009a template: Fonov et al. 2011, NeuroImage 54(1):313-327; Fonov et al. 2009, NeuroImage 47(S1):S102; "
     "Collins et al. 1999, ANIMAL+INSECT, LNCS 1613:210-223. Maps as packaged by nilearn (BSD-3)."
 )
-LABELS = {1: "cerebrospinal fluid", 2: "grey matter", 3: "white matter"}
+LABELS = {1: "cerebrospinal fluid", 2: "grey matter", 3: "white matter", lesions.LABEL: "synthetic lesion"}
 
 # Smoothness of the elastic deformation. At 18 mm, displacements of up to 12 mm keep the brain free of folds.
 ELASTIC_SIGMA_MM = 18.0
@@ -62,18 +64,33 @@ def _case_id(index: int) -> str:
     return f"icbm152-{index:03d}"
 
 
+def has_lesions(settings: DatasetConfig, index: int) -> bool:
+    """Whether case `index` has lesions: every `settings.lesion_every`-th, from the second on."""
+    return settings.lesion_every > 0 and index % settings.lesion_every == 1 % settings.lesion_every
+
+
+def notes(settings: DatasetConfig, index: int) -> tuple[str, str]:
+    """What case `index` is, for the table of cases and, within 79 characters, for the header of a volume."""
+    if has_lesions(settings, index):
+        return f"{NOTE}; {NOTE_LESIONS}", f"{NOTE_SHORT}; synthetic lesions"
+    return NOTE, NOTE_SHORT
+
+
 def build(settings: DatasetConfig, index: int, size: tuple[int, int, int]) -> Case:
     """Case `index` of the dataset at `size` (H, W, D) voxels, RAS+, cubic voxels, the brain in the middle.
 
     Image (H, W, D), float32: T1 in [-1, 1] on one scale for all cases, exactly -1 outside the brain. Label (H, W, D),
-    uint8: the tissue of the largest probability (1 CSF, 2 grey, 3 white matter), 0 outside, then `settings.remap`.
+    uint8: the tissue of the largest probability (1 CSF, 2 grey, 3 white matter; 4 instead of 3 where most of the white
+    matter is synthetic lesion), 0 outside, then `settings.remap`.
     The case depends on `settings.seed` and `index` alone, not on the number of cases; another `size` shows the same
     brain in other voxels. Raises ConfigError where a setting or the size cannot make a brain.
     """
     _check(settings, size)
     template = load_template()
     voxel_mm = _voxel_size(settings, size, template.extent_mm)
-    t1, grey, white, inside = _deformed_maps(settings, index, size, voxel_mm, template)
+    if has_lesions(settings, index):
+        template = _with_lesions(template, settings.seed, index)
+    t1, grey, white, inside, *lesion = _deformed_maps(settings, index, size, voxel_mm, template)
 
     brain = inside >= 0.5
     # The mean over the part of a voxel inside the brain: voxels of the rim are as bright as their tissue.
@@ -83,6 +100,8 @@ def build(settings: DatasetConfig, index: int, size: tuple[int, int, int]) -> Ca
 
     fluid = inside - grey - white
     label = (1 + np.argmax(np.stack([fluid, grey, white]), axis=0)) * brain
+    for share in lesion:
+        label[(label == 3) & (share > white / 2)] = lesions.LABEL
     affine = np.diag([voxel_mm, voxel_mm, voxel_mm, 1.0])
     affine[:3, 3] = template.centre_mm - voxel_mm * (np.array(size) - 1) / 2
     return Case(_case_id(index), image, remap(label.astype(np.uint8), settings.remap), affine)
@@ -118,6 +137,17 @@ def load_template() -> Template:
     )
 
 
+def _with_lesions(template: Template, seed: int, index: int) -> Template:
+    """The template with the lesions of case `index` in T1, and their share of each voxel as a fifth map.
+
+    Drawn before the deformation, the lesions lie in the brain and not in the voxels: any size shows the same ones.
+    """
+    import torch
+
+    maps = lesions.draw(template.maps.numpy(), template.spacing_mm, seed, index)
+    return replace(template, maps=torch.from_numpy(maps))
+
+
 def _check(settings: DatasetConfig, size: tuple[int, int, int]) -> None:
     if min(size) < 8:
         raise ConfigError(f"size {'x'.join(map(str, size))}: a brain needs at least 8 voxels along each axis.")
@@ -127,6 +157,8 @@ def _check(settings: DatasetConfig, size: tuple[int, int, int]) -> None:
         raise ConfigError(f"scaling: {settings.scaling} is out of range; use 0 to 0.5.")
     if not 0 <= settings.rotation_degrees <= 45:
         raise ConfigError(f"rotation_degrees: {settings.rotation_degrees} is out of range; use 0 to 45.")
+    if settings.lesion_every < 0:
+        raise ConfigError(f"lesion_every: {settings.lesion_every} is out of range; use 0 (none) or more.")
 
 
 def _voxel_size(settings: DatasetConfig, size: tuple[int, int, int], extent_mm: np.ndarray) -> float:
@@ -143,7 +175,7 @@ def _voxel_size(settings: DatasetConfig, size: tuple[int, int, int], extent_mm: 
 def _deformed_maps(
     settings: DatasetConfig, index: int, size: tuple[int, int, int], voxel_mm: float, template: Template
 ) -> np.ndarray:
-    """The maps of the template under the deformation of case `index`: float32 (4, H, W, D), means over each voxel.
+    """The maps of the template under the deformation of case `index`: float32 (C, H, W, D), means over each voxel.
 
     The template is read through the deformation on a grid finer than the voxels and averaged once, rather than
     resampled twice, so that boundaries stay sharp; slab by slab along H, so that the fine grid never stands whole.
