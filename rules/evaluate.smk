@@ -1,4 +1,4 @@
-"""Compare the samples of every variant with those of fp32, same noise and same mask.
+"""Hold the samples of every cell against those of fp32, the truth, other seeds and the solver of every step.
 
 Input: the samples of all cells of a model. Output: results/quality/<model>/quality.csv, joined into
 results/tables/quality.csv.

@@ -1,4 +1,4 @@
-"""How far a volume is from a reference drawn from the same noise and the same mask."""
+"""How far a volume is from another one."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from skimage.metrics import structural_similarity
 from meddpm.config import ConfigError, EvaluateConfig, UserError
 
 DATA_RANGE = 2.0
-WHOLE, MASK = "whole", "mask"
+WHOLE, MASK, BACKGROUND = "whole", "mask", "background"
 
 IDENTICAL = "identical: the PSNR is infinite"
 NOT_FINITE = "the volume has values that are not finite"
@@ -17,12 +17,18 @@ ZERO_REFERENCE = "the reference is zero"
 
 
 class Measurement(NamedTuple):
-    """One figure of one volume. `value` is None where there is none, and then `note` says why."""
+    """One figure of one volume. `value` is None where there is none, and then `note` says why.
+
+    `reference` names what the volume was held against. `worst`: of several volumes the largest value counts, not the
+    mean.
+    """
 
     metric: str
     region: str
     value: float | None
     note: str | None = None
+    reference: str = ""
+    worst: bool = False
 
 
 def ssim_window(shape: tuple[int, ...], wanted: int) -> int:
@@ -50,19 +56,16 @@ def ssim_map(volume: np.ndarray, reference: np.ndarray, window: int) -> tuple[fl
     return float(np.mean([mean for mean, _ in channels])), np.mean([values for _, values in channels], axis=0)
 
 
-def compare(volume: np.ndarray, reference: np.ndarray, mask: np.ndarray, settings: EvaluateConfig) -> list[Measurement]:
-    """Measure `volume` against `reference`, over the whole volume and inside the mask.
+def similarity(
+    volume: np.ndarray, reference: np.ndarray, mask: np.ndarray, settings: EvaluateConfig, name: str = "ssim"
+) -> list[Measurement]:
+    """SSIM of `volume` with `reference` over the whole volume, and then inside the mask.
 
-    `volume` and `reference` are float32 (C, D, W, H) in [-1, 1]; `mask` is (D, W, H), true or non-zero inside.
+    `volume` and `reference` are float32 (C, D, W, H) in [-1, 1]; `mask` is (D, W, H), true or non-zero inside. The
+    figure (1 is equal) is the mean over channels; inside the mask, the mean of the SSIM map there. Called `name`, or
+    <name>_window<N> where the volume is smaller than the window of the settings and N voxels are used instead.
 
-    - ssim (1 is equal): the mean over channels; inside the mask, the mean of the SSIM map there. Called
-      ssim_window<N> where the volume is smaller than the window of the settings and N voxels are used instead.
-    - psnr_db: 10 log10(range^2 / mean squared error), range 2, over the voxels of all channels. Equal volumes have
-      no finite PSNR: the value is None, with a note, in place of an infinity.
-    - relative_error: ||volume - reference|| / ||reference||, Euclidean norms over the voxels of all channels.
-    - max_abs_difference: the largest difference of a voxel.
-
-    A volume with values that are not finite has no figures, an empty mask none inside it; the note says so.
+    A volume with values that are not finite has no figure, an empty mask none inside it; the note says so.
     Raises ValueError where the shapes do not agree, and what `ssim_window` raises.
     """
     if volume.ndim != 4 or volume.shape != reference.shape or mask.shape != volume.shape[1:]:
@@ -70,24 +73,41 @@ def compare(volume: np.ndarray, reference: np.ndarray, mask: np.ndarray, setting
     if not np.isfinite(reference).all():
         raise ValueError("the reference has values that are not finite")
     window = ssim_window(mask.shape, settings.ssim_window)
-    ssim = "ssim" if window == settings.ssim_window else f"ssim_window{window}"
-    inside = mask != 0
-
+    metric = name if window == settings.ssim_window else f"{name}_window{window}"
     if not np.isfinite(volume).all():
-        return _without_value(ssim, WHOLE, NOT_FINITE) + _without_value(ssim, MASK, NOT_FINITE)
+        return [Measurement(metric, region, None, NOT_FINITE) for region in (WHOLE, MASK)]
     mean, values = ssim_map(volume, reference, window)
-    whole = [Measurement(ssim, WHOLE, mean), *_differences(volume, reference, WHOLE)]
-    if not inside.any():
-        return whole + _without_value(ssim, MASK, EMPTY_MASK)
-    masked = [
-        Measurement(ssim, MASK, float(values[inside].mean())),
-        *_differences(volume[:, inside], reference[:, inside], MASK),
+    inside = values[mask != 0]
+    masked = (float(inside.mean()), None) if inside.size else (None, EMPTY_MASK)
+    return [Measurement(metric, WHOLE, mean), Measurement(metric, MASK, *masked)]
+
+
+def compare(volume: np.ndarray, reference: np.ndarray, mask: np.ndarray, settings: EvaluateConfig) -> list[Measurement]:
+    """Measure `volume` against `reference`, over the whole volume and inside the mask; all as `similarity` takes them.
+
+    - ssim: as `similarity` gives it.
+    - psnr_db: 10 log10(range^2 / mean squared error), range 2, over the voxels of all channels. Equal volumes have
+      no finite PSNR: the value is None, with a note, in place of an infinity.
+    - relative_error: ||volume - reference|| / ||reference||, Euclidean norms over the voxels of all channels.
+    - max_abs_difference: the largest difference of a voxel.
+
+    What has no SSIM has none of the others. Raises what `similarity` raises.
+    """
+    whole, masked = similarity(volume, reference, mask, settings)
+    inside = mask != 0
+    return [
+        whole,
+        *_differences(volume, reference, WHOLE, whole.note),
+        masked,
+        *_differences(volume[:, inside], reference[:, inside], MASK, masked.note),
     ]
-    return whole + masked
 
 
-def _differences(volume: np.ndarray, reference: np.ndarray, region: str) -> list[Measurement]:
-    """The figures that do not look at the neighbourhood, of arrays of any shape."""
+def _differences(volume: np.ndarray, reference: np.ndarray, region: str, note: str | None) -> list[Measurement]:
+    """The figures that do not look at the neighbourhood, of arrays of any shape; none where a `note` says why."""
+    if note:
+        names = ("psnr_db", "relative_error", "max_abs_difference")
+        return [Measurement(name, region, None, note) for name in names]
     difference = volume.astype(np.float64) - reference.astype(np.float64)
     mean_squared_error = float(np.mean(difference**2))
     norm = float(np.linalg.norm(reference.astype(np.float64)))
@@ -100,8 +120,3 @@ def _differences(volume: np.ndarray, reference: np.ndarray, region: str) -> list
     else:
         relative = Measurement("relative_error", region, None, ZERO_REFERENCE)
     return [psnr, relative, Measurement("max_abs_difference", region, float(np.abs(difference).max()))]
-
-
-def _without_value(ssim: str, region: str, note: str) -> list[Measurement]:
-    names = (ssim, "psnr_db", "relative_error", "max_abs_difference")
-    return [Measurement(name, region, None, note) for name in names]

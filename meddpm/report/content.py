@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from meddpm.quality import ANOTHER_SEED, BLACK, LABEL_MAP, SAME_NOISE_AND_MASK, TRUE_IMAGE, same_noise_and_mask
 from meddpm.report import numbers, rows
 from meddpm.report.rows import BASELINE, Answer, Group, Spread
 from meddpm.status import OK
@@ -153,15 +154,55 @@ def ssim_regions(group: Group, quality: list[Row]) -> list[str]:
     return rows.unique(match["region"] for match in found if match)
 
 
-def quality_rows(quality: list[Row]) -> list[dict[str, Any]]:
-    """Every quality row as text, yardsticks and failures among them."""
-    cells = []
+def quality_groups(quality: list[Row]) -> dict[str, list[dict[str, Any]]]:
+    """Every quality row as text, yardsticks and failures among them, by what it compares with."""
+    grouped: dict[str, list[dict[str, Any]]] = {}
     for row in quality:
         index = "ssim" in rows.metric_key(row["metric"])
         shown = numbers.similarity if index else numbers.number
         span = "" if numbers.missing(row["ci_low"]) else f"{shown(row['ci_low'])} to {shown(row['ci_high'])}"
-        cells.append({**row, "value": shown(row["value"]), "range": span, "ran": row["status"] == OK})
-    return cells
+        cells = {**row, "value": shown(row["value"]), "range": span, "ran": row["status"] == OK}
+        grouped.setdefault(row["reference"], []).append(cells)
+    return grouped
+
+
+def truth_rows(quality: list[Row]) -> list[dict[str, Any]]:
+    """How fp32's pictures stand beside the truth, as text: a row for each model, GPU and solver, with its yardsticks.
+
+    Empty where the table compares nothing with the truth. `reference` is the solver that the others are compared with.
+    """
+    first: dict[tuple[str, ...], Row] = {}
+    for row in quality:
+        if row["variant"] == BASELINE and row["reference"] in (TRUE_IMAGE, LABEL_MAP, BLACK):
+            first.setdefault((row["model"], row["gpu"], row["solver"]), row)
+    return [_truth_row(row, quality) for row in first.values()]
+
+
+def _truth_row(row: Row, quality: list[Row]) -> dict[str, Any]:
+    def value(metric: str, *references: str) -> float | None:
+        found = rows.find(quality, metric, row, lambda other: other["reference"] in references)
+        return found["value"] if found else None
+
+    def beside(metric: str, reference: str) -> tuple[str, str]:
+        return numbers.number(value(metric, reference)), numbers.number(value(f"{metric}_of_true_image", reference))
+
+    same_model = [other for other in quality if all(other[key] == row[key] for key in ("model", "gpu"))]
+    suffix = SAME_NOISE_AND_MASK
+    full = rows.unique(other["reference"] for other in same_model if other["reference"].endswith(suffix))
+    is_full = same_noise_and_mask(row["solver"]) in full
+    return {
+        **row,
+        "ran": row["status"] == OK,
+        "ssim": numbers.similarity(value("ssim", TRUE_IMAGE)),
+        "label_means": numbers.similarity(value("ssim_of_label_means", TRUE_IMAGE)),
+        "grey": beside("dice_grey", LABEL_MAP),
+        "white": beside("dice_white", LABEL_MAP),
+        "order": numbers.percent(value("tissue_order", LABEL_MAP)),
+        "offset": numbers.number(value("background_offset_max", BLACK)),
+        "full": "reference" if is_full else numbers.similarity(value("ssim", *full)),
+        "full_solver": numbers.listed([reference.removesuffix(suffix) for reference in full]),
+        "seeds": numbers.similarity(value("ssim", ANOTHER_SEED)),
+    }
 
 
 def machines(environment: list[Row]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -13,6 +14,10 @@ from meddpm.status import OK
 from meddpm.tables import Row
 
 MARKERS = "osD^vP"
+# A curve of a hundred thousand steps would be a figure of megabytes.
+LOSS_POINTS = 2000
+# A loss that falls by more than this is drawn on a logarithmic scale.
+WIDE_RANGE = 5
 UNITS = {"sample": "one evaluation", "train": "one training step"}
 # Metric, what is drawn of it, and how the axis is named. Both are 0 where nothing changed.
 DIFFERENCES = (("relative_error", "relative error"), ("ssim", "1 \N{MINUS SIGN} SSIM"))
@@ -220,20 +225,30 @@ def _distance_panel(
 
 
 def loss(steps: list[int], losses: list[float]) -> Figure:
-    """The training loss at every recorded step, and its running mean over a twentieth of the run."""
+    """The training loss over the steps and its running mean over a twentieth of the run; logarithmic if it falls far."""
+    stride = max(1, len(losses) // LOSS_POINTS)
+    window = max(1, len(losses) // 20)
     with style.applied():
         figure = Figure(figsize=(WIDTH, 2.7), layout="constrained")
         axes = figure.add_subplot()
         axes.set_title("Training loss")
         axes.set_xlabel("optimiser step")
-        window = max(1, len(losses) // 20)
-        axes.plot(steps, losses, color=OTHER, linewidth=1, label="each step")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if min(losses) > 0 and max(losses) > WIDE_RANGE * min(losses):
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        else:
+            axes.set_ylim(bottom=0, top=1.05 * max(losses))
+        every = "each step" if stride == 1 else f"one step in {stride}"
+        axes.plot(steps[::stride], losses[::stride], color=OTHER, linewidth=1, label=every)
         if window > 1:
-            means = [sum(losses[end - window : end]) / window for end in range(window, len(losses) + 1)]
-            axes.plot(steps[window - 1 :], means, color=BAR, linewidth=2, label=f"mean of {window} steps")
+            means = np.convolve(losses, np.ones(window) / window, mode="valid")
+            ends = steps[window - 1 :]
+            axes.plot(ends[::stride], means[::stride], color=BAR, linewidth=2, label=f"mean of {window} steps")
             axes.legend(loc="upper right", fontsize=10)
-        axes.set_ylim(bottom=0)
         axes.margins(x=0.01)
-        axes.grid(visible=True, axis="y")
+        axes.grid(visible=True, axis="y", which="both")
         axes.tick_params(length=0)
     return figure

@@ -1,18 +1,20 @@
 """The tables' rows as the page and the terminal need them: grouped, joined, and the answer that they give."""
 
+import re
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from meddpm.config import BASELINE
+from meddpm.quality import same_noise
 from meddpm.report.numbers import missing
 from meddpm.status import OK
 from meddpm.tables import Row
 
 Value = TypeVar("Value")
 # The background is the same in every picture, so an index over the whole volume flatters.
-REGIONS = ("mask", "whole")
+REGIONS = ("mask", "whole", "background")
 # fp32 medians of a machine left to itself agree within a few per cent.
 STEADY = 0.1
 
@@ -109,29 +111,36 @@ def speedup_range(row: Row) -> tuple[float | None, float | None]:
 
 
 def metric_key(metric: str) -> str:
-    """The metric's name in lower case; SSIM counts as such with the smaller window of a small volume too."""
-    name = metric.lower()
-    return "ssim" if name.startswith("ssim_window") else name
+    """The metric's name in lower case, without the smaller window of an SSIM that was taken in a small volume."""
+    return re.sub(r"_window\d+$", "", metric.lower())
 
 
 def compares_with_fp32(row: Row) -> bool:
-    """Whether a quality row compares with fp32 from the same noise, not with a yardstick (another seed, a rerun)."""
-    return row["reference"] in (BASELINE, f"{BASELINE}, same noise")
+    """Whether a quality row compares with fp32 from the same noise, not with a yardstick (another seed, the truth)."""
+    return row["reference"] in (BASELINE, same_noise(BASELINE))
 
 
-def against_fp32(quality: list[Row], metric: str, row: Row) -> Row | None:
-    """The quality row of `metric` for a timing row's cell against fp32: inside the mask if there is one, else whole."""
+def find(quality: list[Row], metric: str, row: Row, compares: Callable[[Row], bool]) -> Row | None:
+    """The quality row of `metric` for the cell of `row`, among those whose reference `compares` takes.
+
+    Inside the mask if there is one, else over the whole volume, else outside the mask.
+    """
     cell = ("model", "gpu", "variant", "solver")
     found = {
         candidate["region"]: candidate
         for candidate in quality
         if metric_key(candidate["metric"]) == metric
-        and compares_with_fp32(candidate)
+        and compares(candidate)
         and candidate["status"] == OK
         and not missing(candidate["value"])
         and all(candidate[key] == row[key] for key in cell)
     }
     return next((found[region] for region in REGIONS if region in found), None)
+
+
+def against_fp32(quality: list[Row], metric: str, row: Row) -> Row | None:
+    """The quality row of `metric` for a timing row's cell against fp32: inside the mask if there is one, else whole."""
+    return find(quality, metric, row, compares_with_fp32)
 
 
 def same_step(row: Row, other: Row | None) -> bool:

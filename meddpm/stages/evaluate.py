@@ -1,14 +1,17 @@
-"""Compare every variant's samples with fp32's: same noise, same mask."""
+"""Hold every cell's samples against fp32's, the truth, other seeds, and the solver that takes every step."""
 
-import csv
+from collections import defaultdict
 from pathlib import Path
-
-import numpy as np
 
 from meddpm import quality, tables
 from meddpm.config import EvaluateConfig, UserError
 from meddpm.data import manifest, volumes
-from meddpm.files import sha256
+from meddpm.log import progress
+from meddpm.quality.metrics import Measurement
+from meddpm.quality.pairing import Cell, Comparison, Seeds, comparisons
+from meddpm.quality.truth import Truth
+from meddpm.stages import drawn
+from meddpm.stages.drawn import Drawn
 from meddpm.stages.job import Job
 from meddpm.status import OK
 from meddpm.tables import Row
@@ -17,72 +20,73 @@ from meddpm.tables import Row
 def run(settings: str, samples: list[Path], cases: Path | str, target: Path | str) -> None:
     """Write the quality table of one model from the samples.csv of its cells, <gpu>/<variant>/<solver>/samples.csv.
 
-    The reference is the baseline of the same GPU and solver. A cell without samples is a row with its reason.
+    `meddpm.quality.pairing.comparisons` says what is compared with what. A comparison with a cell that has no samples
+    is one row with its reason.
     """
     job = Job.parse("evaluate", settings)
-    how, baseline = job.get("evaluate", EvaluateConfig), job.values["baseline"]
-    labels = {row.id: manifest.load_case(cases, row).label for row in manifest.read(cases)}
-    drawn = {_cell(path): _read(path) for path in samples}
-    environments = {_cell(path): _environment(path) for path in samples}
+    how = job.get("evaluate", EvaluateConfig)
+    cells = {found.cell: found for found in map(drawn.read, samples)}
+    ran = [found for found in cells.values() if not found.missing]
+    for other in ran[1:]:
+        drawn.require_same(ran[0], other)
+    several_seeds = any(len(found.seeds) > 1 for found in ran)
+    wanted = comparisons(cells, job.values["baseline"], job.values["full_solver"], several_seeds)
+    figures = _figures(job, how, [each for each in wanted if not _missing(each, cells)], cells, cases)
+
     rows: list[Row] = []
-    for (gpu, variant, solver), volumes_of in drawn.items():
-        if variant == baseline:
-            continue
-        row = {
-            **job.cell("model"),
-            "gpu": gpu,
-            "variant": variant,
-            "solver": solver,
-            "reference": f"{baseline}, same noise",
-        }
-        missing = _not_there(volumes_of) or _not_there(drawn[gpu, baseline, solver])
+    for each in wanted:
+        row = {**job.cell("model"), **each.cell._asdict(), "reference": each.reference}
+        missing = _missing(each, cells)
         if missing:
             rows.append({**row, "metric": "ssim", "region": "whole", **missing})
             continue
-        if not volumes_of or volumes_of.keys() != drawn[gpu, baseline, solver].keys():
-            where = f"results/samples/{job.values['model']}/{gpu}"
-            raise UserError(f"{where}: {variant} and {baseline} do not list the same volumes; draw them again")
-        pairs = (
-            (
-                _tensor(volumes_of[key]),
-                _tensor(drawn[gpu, baseline, solver][key]),
-                volumes.to_tensor_axes(labels[key[0]])[0] > 0,
-            )
-            for key in volumes_of
-        )
-        row["environment"] = environments[gpu, variant, solver]
-        rows += [{**row, "status": OK, **measured} for measured in quality.quality_rows(pairs, how)]
+        row |= {"environment": cells[each.cell].environment, "status": OK}
+        rows += [row | measured for measured in quality.quality_rows(figures[each], how)]
     tables.write("quality", rows, target)
 
 
-def _cell(path: Path | str) -> tuple[str, str, str]:
-    gpu, variant, solver = Path(path).parts[-4:-1]
-    return gpu, variant, solver
+def _missing(comparison: Comparison, cells: dict[Cell, Drawn]) -> Row | None:
+    """Status and reason where one side of a comparison did not run."""
+    return cells[comparison.cell].missing or cells[comparison.other].missing
 
 
-def _environment(samples: Path | str) -> str | None:
-    """Key of the environment that a cell's samples were drawn in; None where it did not run."""
-    rows = tables.read("environment", Path(samples).with_name("environment.csv"))
-    return rows[0]["environment"] if rows else None
+def _figures(
+    job: Job, how: EvaluateConfig, possible: list[Comparison], cells: dict[Cell, Drawn], cases: Path | str
+) -> dict[Comparison, list[Measurement]]:
+    """The figures of each comparison, over all cases.
+
+    Case by case and variant by variant, so that each file is read once and few volumes are held: those of a variant
+    and, because every variant is compared with it, of the baseline.
+    """
+    figures: dict[Comparison, list[Measurement]] = {each: [] for each in possible}
+    variants: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
+    for each in possible:
+        variants[each.cell.gpu, each.cell.variant].append(each)
+    rows = _cases(possible, cells, cases)
+    for number, row in enumerate(rows, 1):
+        truth = _truth(job, how, cases, row)
+        held: dict[Cell, Seeds] = {}
+        what = f"case {number} of {len(rows)}, variants"
+        for (gpu, _), of_variant in progress(variants.items(), len(variants), what):
+            held = {cell: held[cell] for cell in held if cell[:2] == (gpu, job.values["baseline"])}
+            for each in of_variant:
+                for cell in {each.cell, each.other} - held.keys():
+                    held[cell] = cells[cell].of_case(row.id)
+                figures[each] += each.figures(held[each.cell], held[each.other], truth, how)
+    return figures
 
 
-def _read(path: Path | str) -> dict[tuple[str, str], Row]:
-    """The rows of a samples.csv by (case, seed), each with the place of its volume beside the table."""
-    with open(path, newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    if any(None in row.values() or Path(row["file"]).name != row["file"] for row in rows):
-        raise UserError(f"{path}: is no list of samples as the sample stage writes it; draw them again")
-    return {(row["case"], row["seed"]): {**row, "file": Path(path).with_name(row["file"] or "-")} for row in rows}
+def _cases(possible: list[Comparison], cells: dict[Cell, Drawn], cases: Path | str) -> list[manifest.CaseRow]:
+    """The rows of the table of cases that the samples were drawn for."""
+    known = {row.id: row for row in manifest.read(cases)}
+    names = cells[possible[0].cell].cases if possible else []
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise UserError(f"{cases}: lacks the case {unknown[0]} that samples were drawn for; draw them again")
+    return [known[name] for name in names]
 
 
-def _not_there(rows: dict[tuple[str, str], Row]) -> Row | None:
-    return next(
-        ({"status": row["status"], "reason": row["reason"]} for row in rows.values() if row["status"] != OK), None
-    )
-
-
-def _tensor(row: Row) -> np.ndarray:
-    """The volume of a row of samples.csv as (C, D, W, H). Raises UserError if it is not the one that was drawn."""
-    if sha256(row["file"]) != row["sha256"]:
-        raise UserError(f"{row['file']}: has changed since samples.csv was written; draw it again")
-    return volumes.to_tensor_axes(volumes.read_image(row["file"])[0])
+def _truth(job: Job, how: EvaluateConfig, cases: Path | str, row: manifest.CaseRow) -> Truth:
+    case = manifest.load_case(cases, row)
+    image = None if case.image is None else volumes.to_tensor_axes(case.image)
+    return Truth(image, volumes.to_tensor_axes(case.label)[0], dict(job.values["tissues"]), how)

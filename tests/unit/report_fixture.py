@@ -16,6 +16,7 @@ from meddpm.report import ReportInputs
 # ms a step; fp32 takes 200 ms in the first job and 1 ms more in each job after it.
 STEP_MS = {"fp32": 200.0, "tf32": 91.0, "tf32_channels_last": 125.5, "bf16_compiled": 29.7}
 SSIM = {"tf32": 0.99997, "tf32_channels_last": 0.99996, "bf16_compiled": 0.9871}
+DICE = {"csf": 0.31, "grey": 0.74, "white": 0.82}
 CATEGORIES = {
     "fp32": {"convolution": 144.2, "normalisation": 38.3, "elementwise": 13.3, "attention": 2.0},
     "tf32": {"convolution": 23.4, "normalisation": 38.3, "layout": 6.9, "elementwise": 14.0, "attention": 2.0},
@@ -161,43 +162,56 @@ def kernel_rows(run: Run) -> list[tables.Row]:
 
 
 def quality_rows(run: Run) -> list[tables.Row]:
-    """SSIM and relative error of every variant, whole and inside the mask, against fp32 and against another seed."""
+    """Every variant against fp32, the truth, another seed and the first solver, as the evaluate stage has them."""
     rows = []
-    for model, gpu, solver in ((m, g, s) for m in run.models for g in run.gpus for s in run.solvers):
-        for variant in (name for name in run.variants if name != "fp32"):
-            similarity = SSIM[variant]
-            cell = {
-                "model": model,
-                "gpu": gpu,
-                "variant": variant,
-                "solver": solver,
-                "environment": None,
-                "status": "ok",
-            }
-            for region, value in (("whole", similarity**0.5), ("mask", similarity)):
-                against = {**cell, "region": region, "reference": "fp32, same noise", "n": run.cases * len(run.seeds)}
-                distance = 1 - value
-                span = {"ci_low": 1 - 1.3 * distance, "ci_high": 1 - 0.7 * distance}
-                rows.append({**against, "metric": "ssim", "value": value, **span})
-                span = {"ci_low": 0.7 * 3 * distance, "ci_high": 1.3 * 3 * distance}
-                rows.append({**against, "metric": "relative_error", "value": 3 * distance, **span})
-            seed = {**cell, "region": "mask", "reference": "fp32, another seed", "n": 1}
-            rows.append({**seed, "metric": "ssim", "value": 0.41, "ci_low": None, "ci_high": None})
-        for variant, status in run.absent.items():
-            rows.append(
-                {
-                    "model": model,
-                    "gpu": gpu,
-                    "variant": variant,
-                    "solver": solver,
-                    "metric": "ssim",
-                    "region": "whole",
-                    "reference": "fp32, same noise",
-                    "status": status,
-                    "reason": UNSUPPORTED,
-                }
-            )
+    cells = [(m, g, v, s) for m in run.models for g in run.gpus for v in run.all_variants for s in run.solvers]
+    for model, gpu, variant, solver in cells:
+        cell = {"model": model, "gpu": gpu, "variant": variant, "solver": solver}
+        references = ["fp32, same noise"] if variant != "fp32" else []
+        references += ["true image", "another seed, same mask"]
+        references += [f"{run.solvers[0]}, same noise and mask"] if solver != run.solvers[0] else []
+        for reference in references:
+            row = {**cell, "reference": reference, "metric": "ssim"}
+            if variant in run.absent:
+                rows.append({**row, "region": "whole", "status": run.absent[variant], "reason": UNSUPPORTED})
+            elif reference == "fp32, same noise":
+                rows += same_noise_rows(cell, run)
+            elif reference == "true image":
+                rows += truth_rows(cell, run)
+            else:
+                value, n = (0.41, 1) if reference.startswith("another seed") else (0.62, run.cases * len(run.seeds))
+                rows.append({**row, "region": "mask", "value": value, "n": n, "status": "ok"})
     return rows
+
+
+def same_noise_rows(cell: tables.Row, run: Run) -> list[tables.Row]:
+    """SSIM and relative error of a variant, whole and inside the mask, against fp32."""
+    rows, similarity = [], SSIM[cell["variant"]]
+    for region, value in (("whole", similarity**0.5), ("mask", similarity)):
+        shared = {**cell, "region": region, "reference": "fp32, same noise", "n": run.cases * len(run.seeds)}
+        distance = 1 - value
+        span = {"ci_low": 1 - 1.3 * distance, "ci_high": 1 - 0.7 * distance}
+        rows.append({**shared, "metric": "ssim", "value": value, **span, "status": "ok"})
+        span = {"ci_low": 0.7 * 3 * distance, "ci_high": 1.3 * 3 * distance}
+        rows.append({**shared, "metric": "relative_error", "value": 3 * distance, **span, "status": "ok"})
+    return rows
+
+
+def truth_rows(cell: tables.Row, run: Run) -> list[tables.Row]:
+    """Every figure of a variant against the truth, and those of the truth itself."""
+    figures = [("true image", "ssim", region, value) for region, value in (("whole", 0.88), ("mask", 0.71))]
+    figures += [("label map", f"dice_{tissue}", "mask", value) for tissue, value in DICE.items()]
+    figures += [("label map", f"dice_{tissue}_over_true_image", "mask", value / 0.9) for tissue, value in DICE.items()]
+    figures += [("label map", "tissue_order", "mask", 0.75)]
+    figures += [("black, -1", "background_mean", "background", -0.97)]
+    figures += [("black, -1", "background_offset_max", "background", 0.043)]
+    figures += [
+        ("true image", "ssim_of_label_means", region, value) for region, value in (("whole", 0.96), ("mask", 0.87))
+    ]
+    figures += [("label map", f"dice_{tissue}_of_true_image", "mask", 0.9) for tissue in DICE]
+    keys = ("reference", "metric", "region", "value")
+    shared = {**cell, "n": run.cases * len(run.seeds), "status": "ok"}
+    return [{**shared, **dict(zip(keys, figure, strict=True))} for figure in figures]
 
 
 def environment_rows(run: Run) -> list[tables.Row]:

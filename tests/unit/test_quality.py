@@ -1,8 +1,10 @@
 """Metrics of a volume against its reference, and statistics over volumes."""
 
+import itertools
 import math
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 from meddpm import tables
 from meddpm.config import ConfigError, EvaluateConfig, UserError
 from meddpm.quality import quality_rows
-from meddpm.quality.metrics import compare, ssim_map, ssim_window
+from meddpm.quality.metrics import Measurement, compare, similarity, ssim_map, ssim_window
 from meddpm.quality.statistics import bootstrap_interval
 
 SETTINGS = EvaluateConfig(ssim_window=7, bootstrap=500, confidence=0.95)
@@ -26,6 +28,12 @@ def half_mask(shape: tuple[int, ...] = SHAPE) -> np.ndarray:
     mask = np.zeros(shape[1:], dtype=bool)
     mask[: shape[1] // 2] = True
     return mask
+
+
+def rows_of(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[tables.Row]:
+    """The rows of pairs of volume and reference, as the evaluate stage makes them."""
+    measured = (compare(volume, reference, half_mask(), SETTINGS) for volume, reference in pairs)
+    return quality_rows(itertools.chain.from_iterable(measured), SETTINGS)
 
 
 def figures(volume: np.ndarray, reference: np.ndarray, mask: np.ndarray, settings: EvaluateConfig = SETTINGS):
@@ -181,7 +189,7 @@ def test_empty_mask_and_zero_reference_have_notes_not_numbers() -> None:
 def test_rows_average_over_volumes() -> None:
     reference = np.full(SHAPE, 0.5, np.float32)
     offsets = (0.125, 0.25, 0.375)
-    rows = quality_rows(((reference + np.float32(o), reference, half_mask()) for o in offsets), SETTINGS)
+    rows = rows_of((reference + np.float32(o), reference) for o in offsets)
     by_key = {(row["metric"], row["region"]): row for row in rows}
     row = by_key["relative_error", "mask"]
     assert row["value"] == pytest.approx(0.5)
@@ -195,8 +203,8 @@ def test_rows_average_over_volumes() -> None:
 
 def test_rows_count_volumes_without_a_figure() -> None:
     reference = np.full(SHAPE, 0.5, np.float32)
-    pairs = [(reference + np.float32(0.25), reference, half_mask()), (reference, reference, half_mask())]
-    by_key = {(row["metric"], row["region"]): row for row in quality_rows(pairs, SETTINGS)}
+    pairs = [(reference + np.float32(0.25), reference), (reference, reference)]
+    by_key = {(row["metric"], row["region"]): row for row in rows_of(pairs)}
     psnr = by_key["psnr_db", "whole"]
     assert psnr["value"] == pytest.approx(10 * math.log10(4 / 0.0625))
     assert psnr["n"] == 1
@@ -209,7 +217,7 @@ def test_a_volume_that_is_not_finite_fails_its_rows() -> None:
     reference = noise(9)
     broken = reference.copy()
     broken[0, 3, 3, 3] = np.nan
-    rows = quality_rows([(reference, reference, half_mask()), (broken, reference, half_mask())], SETTINGS)
+    rows = rows_of([(reference, reference), (broken, reference)])
     assert {(row["status"], row["value"], row["n"]) for row in rows} == {("failed", None, 0)}
     assert all("1 of 2 volumes: the volume has values that are not finite" in row["reason"] for row in rows)
 
@@ -223,8 +231,8 @@ def test_a_reference_that_is_not_finite_is_refused() -> None:
 
 def test_rows_fit_the_quality_table(tmp_path: Path) -> None:
     reference = noise(10)
-    rows = quality_rows([(reference, reference, half_mask())] * 2, SETTINGS)
-    cell = {"model": "m", "gpu": "g", "variant": "tf32", "solver": "ddpm", "reference": "fp32"}
+    rows = rows_of([(reference, reference)] * 2)
+    cell = {"model": "m", "gpu": "g", "variant": "tf32", "solver": "ddpm"}
     tables.write("quality", [cell | row for row in rows], tmp_path / "quality.csv")
     assert "inf," not in (tmp_path / "quality.csv").read_text()
     by_key = {(row["metric"], row["region"]): row for row in tables.read("quality", tmp_path / "quality.csv")}
@@ -235,6 +243,27 @@ def test_rows_fit_the_quality_table(tmp_path: Path) -> None:
 
 def test_no_pairs_give_no_rows() -> None:
     assert quality_rows([], SETTINGS) == []
+
+
+def test_a_worst_case_is_the_largest_value_without_an_interval() -> None:
+    offsets = [Measurement("offset_max", "background", value, worst=True) for value in (0.1, 0.3, 0.2)]
+    (row,) = quality_rows([*offsets, Measurement("offset_max", "background", None, "none here", worst=True)], SETTINGS)
+    assert (row["value"], row["n"], row["ci_low"], row["ci_high"]) == (0.3, 3, None, None)
+    assert row["reason"] == "1 of 4 volumes: none here"
+
+
+def test_figures_with_another_reference_are_another_row() -> None:
+    found = [Measurement("ssim", "mask", value, reference=name) for value, name in ((0.2, "a"), (0.4, "b"), (0.6, "a"))]
+    rows = quality_rows(found, SETTINGS)
+    assert [(row["reference"], row["value"], row["n"]) for row in rows] == [("a", 0.4, 2), ("b", 0.4, 1)]
+
+
+def test_similarity_is_the_ssim_of_compare_under_a_name_of_its_own() -> None:
+    volume, reference = noise(1), noise(2)
+    ssim = [entry for entry in compare(volume, reference, half_mask(), SETTINGS) if entry.metric == "ssim"]
+    assert similarity(volume, reference, half_mask(), SETTINGS) == ssim
+    small = similarity(volume[:, :6], reference[:, :6], half_mask()[:6], SETTINGS, "ssim_of_label_means")
+    assert [entry.metric for entry in small] == ["ssim_of_label_means_window5"] * 2
 
 
 def test_bootstrap_of_one_value_and_of_none_is_empty() -> None:

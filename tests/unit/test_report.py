@@ -162,8 +162,40 @@ def test_what_was_not_measured_is_a_dash_and_never_zero(made):
 
 
 def test_every_quality_row_is_listed_with_its_yardstick(made):
-    assert "All quality figures (16 rows)" in made[0].text
-    assert "fp32, another seed" in made[0].text
+    text = made[0].text
+    listed = text[text.index("All quality figures (83 rows)") :]
+    for reference in ("fp32, same noise", "true image", "label map", "black, -1", "another seed, same mask"):
+        assert listed.count(f"Against: {reference}") == 1
+    assert made[0].source.count('<td data-label="Metric">') == 83
+
+
+def test_pictures_stand_beside_the_truth_and_its_yardsticks(made, tmp_path, undrawn):
+    def rows_of(page: Document) -> list[list[str]]:
+        body = page.section("truth").partition("<tbody>")[2]
+        rows = re.findall("<tr.*?</tr>", body, re.DOTALL)
+        return [" ".join(re.sub("<[^>]+>", " ", row).split()).split() for row in rows]
+
+    (row,) = rows_of(made[0])
+    figures = "0.7100 label means 0.8700 0.740 true image 0.900 0.820 true image 0.900 75 % 0.0430"
+    dash = "\N{EN DASH}"
+    assert " ".join(row) == f"ddpm250 demo on auto {figures} {dash} between seeds 0.4100"
+
+    two = build(tmp_path, write_run(tmp_path, Run(solvers=("ddpm250", "unipc25"))))
+    every, few = rows_of(two)
+    assert " ".join(every).endswith("75 % 0.0430 reference between seeds 0.4100")
+    assert " ".join(few).endswith("75 % 0.0430 0.6200 between seeds 0.4100")
+    assert 'data-label="SSIM to ddpm250"' in two.section("truth")
+
+
+def test_pictures_that_were_not_drawn_are_not_beside_the_truth(tmp_path, undrawn):
+    page = build(tmp_path, write_run(tmp_path, Run(variants=("tf32",), absent={"fp32": "failed"})))
+    row = page.section("truth").partition("<tbody>")[2]
+    assert '<tr class="absent">' in row
+    assert UNSUPPORTED in row
+    inputs = write_run(tmp_path)
+    quality = [row for row in tables.read("quality", inputs.quality) if row["reference"] == "fp32, same noise"]
+    tables.write("quality", quality, inputs.quality)
+    assert 'id="truth"' not in build(tmp_path, inputs).source
 
 
 def test_notices_of_a_cpu_run_with_weights_hardly_trained(made):

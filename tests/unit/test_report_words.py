@@ -46,8 +46,8 @@ def test_similarity_prefers_the_mask_and_only_that_with_fp32_of_the_same_noise()
     assert rows.against_fp32(quality, "ssim", row)["value"] == pytest.approx(0.9871)
     whole = [found for found in quality if found["region"] == "whole"]
     assert rows.against_fp32(whole, "ssim", row)["value"] == pytest.approx(0.9871**0.5)
-    other_seed = [found for found in quality if found["reference"] == "fp32, another seed"]
-    assert len(other_seed) == 3
+    other_seed = [found for found in quality if found["reference"] == "another seed, same mask"]
+    assert len(other_seed) == 5
     assert rows.against_fp32(other_seed, "ssim", row) is None
     small = [{**found, "metric": "ssim_window5"} for found in quality if found["metric"] == "ssim"]
     assert rows.against_fp32(small, "ssim", row)["value"] == pytest.approx(0.9871)

@@ -72,15 +72,25 @@ def test_samples_lie_on_the_grid_of_their_mask(study: Checkout) -> None:
         assert sha256(folder / row["file"]) == row["sha256"]
 
 
-def test_quality_compares_each_variant_with_fp32(study: Checkout) -> None:
+def test_quality_compares_each_variant_with_fp32_and_every_cell_with_the_truth(study: Checkout) -> None:
     quality = rows(study, "quality")
-    assert {row["variant"] for row in quality} == {"tf32", "bf16"}
-    for row in quality:
-        assert row["status"] == VARIANTS[row["variant"]]
+    against_fp32 = [row for row in quality if row["reference"] == "fp32, same noise"]
+    assert {row["variant"] for row in against_fp32} == {"tf32", "bf16"}
+    for row in against_fp32:
         if row["variant"] == "bf16" and row["metric"] == "relative_error":
             assert 0 < row["value"] < 0.5
             assert row["ci_low"] <= row["value"] <= row["ci_high"]
             assert row["n"] == 2
+    for row in quality:
+        assert row["status"] == VARIANTS[row["variant"]]
+    cells = {(variant, solver) for variant in VARIANTS for solver in SOLVERS}
+    truth = [row for row in quality if row["reference"] == "true image"]
+    assert {(row["variant"], row["solver"]) for row in truth} == cells
+    assert {row["metric"] for row in truth} == {"ssim", "ssim_of_label_means"}
+    metrics = {row["metric"] for row in quality if row["reference"] == "label map"}
+    assert {"dice_white", "dice_white_of_true_image", "dice_white_over_true_image", "tissue_order"} <= metrics
+    fewer = [row for row in quality if row["reference"] == "ddpm, same noise and mask"]
+    assert {row["solver"] for row in fewer} == {"dpmpp_2m_sde_5"}
 
 
 def test_kernels_and_environment_are_there(study: Checkout) -> None:
