@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from meddpm import cli_model
 from meddpm.config import UserError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app.add_typer(cli_model.app, name="model")
 
 Results = Annotated[Path, typer.Option(help="The folder that the workflow wrote.")]
 

@@ -1,5 +1,7 @@
 """The preset table and what makes a row of it possible. Imports no torch: the workflow reads this at parse time."""
 
+from pathlib import Path
+
 from meddpm.config import ConfigError, ModelConfig
 
 GROUPS = 32
@@ -7,6 +9,9 @@ GROUPS = 32
 
 PREDICTIONS = ("epsilon", "v")
 """What a network can predict: the noise, or the velocity sqrt(acp) noise - sqrt(1 - acp) x0."""
+
+SHIPPED_FOLDER = Path(__file__).parent / "shipped"
+"""Where the weights lie that come with the package: <preset>.safetensors."""
 
 PRESETS: dict[str, ModelConfig] = {
     # Published: T1 of the whole head from a head mask and a tumour mask (Med-DDPM, arXiv 2305.18453).
@@ -37,20 +42,26 @@ PRESETS: dict[str, ModelConfig] = {
         steps=250,
         prediction="epsilon",
     ),
-    # Ours: small enough to train and sample on a CPU. T1 from CSF (1), grey (2) and white matter (3).
+    # Ours: small enough to sample on a CPU. T1 from CSF (1), grey (2) and white matter (3) and lesions (4).
+    # It predicts v: predicting the noise leaves x_0 to the difference of two large numbers where the signal is weak.
     "demo": ModelConfig(
-        size=(48, 48, 48),
+        size=(56, 64, 56),
         image_channels=1,
-        condition_labels=(1, 2, 3),
+        condition_labels=(1, 2, 3, 4),
         condition_range=(-1.0, 1.0),
         base_channels=32,
         channel_multipliers=(1, 1, 2, 3),
         blocks_per_level=1,
         attention_factors=(8,),
         steps=250,
-        prediction="epsilon",
+        prediction="v",
     ),
 }
+
+
+def shipped(preset: str) -> Path:
+    """Path of the weights that come with the package for this preset, whether they are there or not."""
+    return SHIPPED_FOLDER / f"{preset}.safetensors"
 
 
 def level_factors(model: ModelConfig) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
-"""Weights in files (safetensors, with a card that says what they are) and made-up weights for timing.
+"""Weights in files and made-up weights for timing.
 
-A card is a JSON object in the file's metadata: whatever the writer wants to be known of the weights, such as the
-preset, the data and the training. Nothing in a file is executed.
+Written are safetensors with a card, a JSON object that says what the weights are; read are these, the safetensors of
+others and the files of torch.save (see meddpm.model.stored). Nothing in a file is executed.
 """
 
 import json
@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialised
 
-from meddpm.config import ModelConfig, UserError
+from meddpm.config import UserError
 from meddpm.files import replacing
-from meddpm.model.presets import PRESETS
-from meddpm.status import first_line
+from meddpm.log import logger
+from meddpm.model import header, stored
+from meddpm.model.fit import difference, fitting, shapes
+from meddpm.model.stored import read_card
 
-Shapes = dict[str, tuple[int, ...]]
+__all__ = ["fill", "load", "read_card", "save", "shapes"]
 
 
 def save(
@@ -28,10 +29,12 @@ def save(
     model: torch.nn.Module | Mapping[str, torch.Tensor],
     card: dict[str, Any],
     dtype: torch.dtype | None = None,
+    texts: Mapping[str, str] | None = None,
 ) -> None:
     """Write the weights of `model` (a network or its state dict) and `card` to `path`, atomically.
 
     `dtype` converts the floating-point weights, e.g. to torch.float16 for a file of half the size.
+    `texts` go into the file's metadata beside the card.
     """
     state = model.state_dict() if isinstance(model, torch.nn.Module) else model
     tensors = {}
@@ -39,33 +42,32 @@ def save(
         wanted = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
         # Contiguous copies: the format knows neither strides (channels_last_3d) nor shared memory.
         tensors[key] = tensor.detach().to("cpu", wanted, copy=True).contiguous()
+    # save_file of safetensors hides the system's reason (a full disk) behind an error of its own.
+    content = serialised(tensors, metadata={"card": json.dumps(card, sort_keys=True), **(texts or {})})
     with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata={"card": json.dumps(card, sort_keys=True)})
+        temporary.write_bytes(content)
 
 
-def load(path: Path | str, model: torch.nn.Module) -> dict[str, Any]:
+def load(path: Path | str, model: torch.nn.Module, steps: int | None = None) -> dict[str, Any]:
     """Copy the weights at `path` into `model` (which keeps its device and types) and return the file's card.
 
-    Raises UserError, and leaves `model` as it was, if the file cannot be read or any key or shape differs.
+    `steps` is the model's number of diffusion steps, for a file that holds a schedule. The card of a file that has
+    none is empty. Raises UserError, and leaves `model` as it was, if the file cannot be read, any key or shape differs,
+    the schedule is another one, or a weight is not finite.
     """
-    card, found = _read_header(path)
+    file = stored.read(path)
     wanted = {key: tuple(tensor.shape) for key, tensor in model.state_dict().items()}
-    if found != wanted:
-        raise UserError(f"{path}: {_difference(found, wanted)}; {_fitting(found)}")
-    try:
-        with safe_open(path, framework="pt", device="cpu") as stored:
-            state = {key: stored.get_tensor(key) for key in found}
-    except (OSError, SafetensorError) as error:
-        raise UserError(
-            f"{path}: the weights cannot be read ({first_line(error)}); fetch or train them again"
-        ) from None
-    model.load_state_dict(state)
-    return card
-
-
-def read_card(path: Path | str) -> dict[str, Any]:
-    """The card of the weights at `path`. Raises UserError if the file is no readable safetensors file with a card."""
-    return _read_header(path)[0]
+    if file.shapes != wanted:
+        preset = fitting(file.shapes)
+        fits = f"they fit the preset {preset}" if preset else "they fit no preset"
+        raise UserError(f"{path}: {difference(file.shapes, wanted)}; {fits}")
+    fault = file.schedule_fault(steps) or file.value_fault()
+    if fault:
+        raise UserError(f"{path}: {fault}")
+    if file.card is None and file.kind == header.SAFETENSORS:
+        logger.warning("%s has no card: nothing is known of these weights but their shapes, which fit", path)
+    model.load_state_dict(file.weights)
+    return file.card or {}
 
 
 def fill(model: torch.nn.Module, seed: int) -> None:
@@ -86,45 +88,3 @@ def fill(model: torch.nn.Module, seed: int) -> None:
             else:
                 values = 0.05 * values
             parameter.copy_(values)
-
-
-def shapes(model: ModelConfig) -> Shapes:
-    """Key and shape of every weight of the network of `model`, found without allocating it."""
-    from meddpm.model.unet import UNet
-
-    with torch.device("meta"):
-        return {key: tuple(tensor.shape) for key, tensor in UNet(model).state_dict().items()}
-
-
-def _read_header(path: Path | str) -> tuple[dict[str, Any], Shapes]:
-    try:
-        with safe_open(path, framework="pt", device="cpu") as stored:
-            metadata = stored.metadata() or {}
-            found = {key: tuple(stored.get_slice(key).get_shape()) for key in stored.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise UserError(f"{path}: there is no such file; check the path of the weights") from None
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{path}: not a readable safetensors file ({first_line(error)})") from None
-    try:
-        card = json.loads(metadata["card"])
-    except (KeyError, ValueError):
-        raise UserError(f"{path}: the file has no card; these weights were not written by meddpm") from None
-    return card, found
-
-
-def _difference(found: Shapes, wanted: Shapes) -> str:
-    """Which keys differ, in words: how many, and the first three."""
-    differences = [f"{key} is missing" for key in wanted if key not in found]
-    differences += [f"{key} is unknown" for key in found if key not in wanted]
-    differences += [
-        f"{key} is {list(found[key])}, not {list(wanted[key])}"
-        for key in wanted
-        if key in found and found[key] != wanted[key]
-    ]
-    more = ", ..." if len(differences) > 3 else ""
-    return f"{len(differences)} of {len(wanted)} weights differ ({', '.join(differences[:3])}{more})"
-
-
-def _fitting(found: Shapes) -> str:
-    fitting = [name for name, preset in PRESETS.items() if shapes(preset) == found]
-    return f"they fit the preset {fitting[0]}" if fitting else "they fit no preset"

@@ -436,12 +436,3 @@ def test_unreadable_weights(tmp_path):
         with pytest.raises(UserError, match="not a readable safetensors file") as caught:
             read(path)
         assert "\n" not in str(caught.value)
-
-
-def test_weights_without_a_card(tmp_path):
-    from safetensors.torch import save_file
-
-    path = tmp_path / "w.safetensors"
-    save_file({"a": torch.zeros(1)}, path)
-    with pytest.raises(UserError, match="no card"):
-        weights.read_card(path)

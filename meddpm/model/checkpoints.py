@@ -1,0 +1,75 @@
+"""Checkpoints of a training under way: a folder of step-<number>.pt files, the newest few of them kept."""
+
+import io
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from meddpm.files import replacing
+from meddpm.log import logger
+from meddpm.status import first_line
+
+NAME = re.compile(r"step-(\d{9})\.pt")
+
+
+class Checkpoints:
+    """The checkpoints in `folder`, of which the newest `keep` stay.
+
+    A checkpoint is a dictionary of tensors and plain values, as torch.save writes it. It is read with
+    weights_only=True, so nothing in it is executed.
+    """
+
+    def __init__(self, folder: Path | str, keep: int) -> None:
+        self.folder = Path(folder)
+        self.keep = keep
+
+    def save(self, number: int, state: dict[str, Any]) -> Path:
+        """Write the state after step `number`; older ones beyond `keep` go once it is whole. Raises OSError."""
+        # torch.save to a file hides the system's reason (a full disk) behind an error of its own.
+        content = io.BytesIO()
+        torch.save(state, content)
+        path = self._path(number)
+        with replacing(path) as temporary, open(temporary, "wb") as stream:
+            stream.write(content.getbuffer())
+        for old in self._steps(number)[: -self.keep]:
+            self._path(old).unlink(missing_ok=True)
+        for half_written in self.folder.glob(".*.step-*.pt"):  # by a run that was killed meanwhile
+            half_written.unlink(missing_ok=True)
+        return path
+
+    def newest(self, limit: int) -> dict[str, Any] | None:
+        """The state of the newest checkpoint up to step `limit` that can be read, on the CPU; None without one."""
+        for number in reversed(self._steps(limit)):
+            path = self._path(number)
+            try:
+                _check_sums(path)
+                return torch.load(path, map_location="cpu", weights_only=True)
+            # What a damaged file makes of the unpickler can be any error; none of them is a fault of the program.
+            except Exception as error:
+                logger.warning("%s cannot be read (%s): trying the one before", path, first_line(error))
+        return None
+
+    def latest(self) -> Path | None:
+        """The file of the highest step, for a message; None without one."""
+        steps = self._steps()
+        return self._path(steps[-1]) if steps else None
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"step-{number:09d}.pt"
+
+    def _steps(self, limit: int | None = None) -> list[int]:
+        """The steps of the checkpoints there are, rising, up to `limit`."""
+        matches = [NAME.fullmatch(path.name) for path in self.folder.glob("step-*.pt")]
+        steps = sorted(int(match[1]) for match in matches if match)
+        return [step for step in steps if limit is None or step <= limit]
+
+
+def _check_sums(path: Path) -> None:
+    """Raise an error if a part of the file is not what was written: torch.load does not look at the checksums."""
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged:
+        raise ValueError(f"{damaged} is damaged")
