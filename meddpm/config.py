@@ -87,7 +87,10 @@ class SolverConfig:
 
 @dataclass(frozen=True)
 class DatasetConfig:
-    """One dataset. `size` is filled in from the model that uses it. `remap` maps label values of the source."""
+    """One dataset. `size` is filled in from the model that uses it. `remap` maps label values of the source.
+
+    Every `lesion_every`-th case, from the second on, has lesions; 0: none.
+    """
 
     source: str = "icbm152"
     cases: int = 2
@@ -96,11 +99,17 @@ class DatasetConfig:
     rotation_degrees: float = 8.0
     scaling: float = 0.08
     elastic_mm: float = 6.0
+    lesion_every: int = 0
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How weights are trained. Stops at `steps` optimiser steps or after `max_seconds`, whichever comes first."""
+    """How weights are trained. Stops at `steps` optimiser steps or after `max_seconds`, whichever comes first.
+
+    The defaults are the recipe of Med-DDPM (arXiv 2305.18453): L1, Adam, gradients of two batches of one accumulated,
+    an average of the weights from step 2000 on. `loss` is l1 or l2, `optimizer` adam or adamw, `decay` of the learning
+    rate none or cosine.
+    """
 
     gpu: str | None = None
     variant: str = "fp32"
@@ -108,11 +117,20 @@ class TrainConfig:
     max_seconds: float | None = None
     batch: int = 1
     accumulation: int = 2
+    loss: str = "l1"
+    optimizer: str = "adam"
     learning_rate: float = 1e-5
+    weight_decay: float = 0.0
+    warmup_steps: int = 0
+    decay: str = "none"
+    gradient_clip: float | None = None
     ema_decay: float = 0.995
     ema_every: int = 10
     ema_start: int = 2000
+    ema_warmup: bool = False
     seed: int = 0
+    checkpoint_every: int = 500
+    keep_checkpoints: int = 2
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,9 @@ def replacing(target: Path | str) -> Iterator[Path]:
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)
+        # Some systems say only here that the disk is full, and a crash of the machine must not leave an empty file.
+        with open(temporary, "rb") as stream:
+            os.fsync(stream.fileno())
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)

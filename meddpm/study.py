@@ -27,31 +27,47 @@ from meddpm.config import (
     SolverConfig,
     StudySelection,
     TrainConfig,
+    UserError,
     VariantConfig,
     from_mapping,
     to_mapping,
 )
-from meddpm.data import SOURCES
+from meddpm.data import SOURCES, tissues
 from meddpm.diffusion import solver_table
-from meddpm.model import presets
+from meddpm.model import fit, presets
 from meddpm.validation import closest, validate
 
-TRAIN, RANDOM = "train", "random"
-NOT_OF_THE_PRESET = {"preset", "dataset", "weights"}
+TRAIN, RANDOM, SHIPPED = "train", "random", "shipped"
+NOT_OF_THE_PRESET = {"preset", "dataset", "training_dataset", "weights"}
 
 
 @dataclass(frozen=True)
 class StudyModel:
-    """One model of the study: its preset with the changes of config.yaml, its dataset, where its weights come from."""
+    """One model of the study: its preset with the changes of config.yaml, its datasets, where its weights come from."""
 
     config: ModelConfig
     dataset: str
     weights: str
+    preset: str
+    training_dataset: str
 
     @property
     def trains(self) -> bool:
         """Whether the train stage makes the weights."""
         return self.weights == TRAIN
+
+    @property
+    def datasets(self) -> list[str]:
+        """The datasets that must be prepared for it: what it draws from and what it is trained on."""
+        return [self.dataset, self.training_dataset] if self.trains else [self.dataset]
+
+    @property
+    def weights_file(self) -> str | None:
+        """Path of the file of the weights, of the package or the user; None where they are trained or random."""
+        if self.weights == SHIPPED:
+            # From the folder of the run: a checkout that has moved asks for no other file.
+            return os.path.relpath(presets.shipped(self.preset))
+        return None if self.weights in (TRAIN, RANDOM) else self.weights
 
 
 @dataclass(frozen=True)
@@ -80,10 +96,14 @@ class Study:
         """The models of the study whose weights the train stage makes."""
         return [name for name in self.selection.models if self.models[name].trains]
 
+    def dataset_names(self) -> list[str]:
+        """The datasets of the study's models, each once."""
+        return list(dict.fromkeys(name for model in self.selection.models for name in self.models[model].datasets))
+
     def dataset_size(self, dataset: str) -> tuple[int, int, int]:
         """(H, W, D) that `dataset` is prepared at: the size of the models that use it."""
         return next(
-            self.models[name].config.size for name in self.selection.models if self.models[name].dataset == dataset
+            self.models[name].config.size for name in self.selection.models if dataset in self.models[name].datasets
         )
 
     def settings(self, stage: str, **cell: str) -> str:
@@ -117,8 +137,15 @@ class Study:
     def _profile_settings(self, **cell: str) -> dict[str, Any]:
         return {"profile": self.profile}
 
-    def _evaluate_settings(self, **cell: str) -> dict[str, Any]:
-        return {"evaluate": self.evaluate, "baseline": BASELINE}
+    def _evaluate_settings(self, model: str) -> dict[str, Any]:
+        every_step = (name for name in self.selection.solvers if self.solvers[name].kind == "ddpm")
+        return {
+            "evaluate": self.evaluate,
+            "baseline": BASELINE,
+            "full_solver": next(every_step, None),
+            # Pairs, not a mapping: the order matters, and the keys of a mapping are sorted.
+            "tissues": tissues(self.datasets[self.models[model].dataset]),
+        }
 
     def _report_settings(self) -> dict[str, Any]:
         return {"report": self.report}
@@ -153,7 +180,7 @@ def _resolve(config: dict[str, Any], root: Path) -> Study:
         gpus=table("gpus", GpuConfig),
         variants=table("variants", VariantConfig),
         solvers=table("solvers", SolverConfig),
-        train=section("train", TrainConfig),
+        train=_recipe(config),
         sample=section("sample", SampleConfig),
         bench=section("bench", BenchConfig),
         profile=section("profile", ProfileConfig),
@@ -165,6 +192,19 @@ def _resolve(config: dict[str, Any], root: Path) -> Study:
     return study
 
 
+def _recipe(config: dict[str, Any]) -> TrainConfig:
+    """The recipe that `train` names, with the other keys of `train` laid over it."""
+    changes, recipes = dict(config.get("train") or {}), config.get("recipes") or {}
+    for each, recipe in recipes.items():
+        if "variant" in recipe:
+            _known(f"recipes.{each}.variant", recipe["variant"], config["variants"])
+    name = changes.pop("recipe", None)
+    if name is None:
+        return from_mapping(TrainConfig, changes)
+    _known("train.recipe", name, recipes)
+    return from_mapping(TrainConfig, {**recipes[name], **changes})
+
+
 def _model(name: str, row: dict[str, Any]) -> StudyModel:
     preset = row["preset"]
     if preset not in presets.PRESETS:
@@ -173,7 +213,8 @@ def _model(name: str, row: dict[str, Any]) -> StudyModel:
     changes = {key: value for key, value in changes.items() if key not in NOT_OF_THE_PRESET}
     model = dataclasses.replace(presets.PRESETS[preset], **changes)
     presets.check(model, f"models.{name}")
-    return StudyModel(model, row["dataset"], row.get("weights", TRAIN))
+    training_dataset = row.get("training_dataset") or row["dataset"]
+    return StudyModel(model, row["dataset"], row.get("weights", TRAIN), preset, training_dataset)
 
 
 def _known(where: str, name: str, table: dict[str, Any]) -> None:
@@ -198,6 +239,7 @@ def _check_names(study: Study) -> None:
             _known(f"study.{key}", name, getattr(study, key))
     for name, model in study.models.items():
         _known(f"models.{name}.dataset", model.dataset, study.datasets)
+        _known(f"models.{name}.training_dataset", model.training_dataset, study.datasets)
     for name, gpu in study.gpus.items():
         try:
             re.compile(gpu.device_name or "")
@@ -222,13 +264,15 @@ def _check_datasets(study: Study) -> None:
     first: dict[str, str] = {}
     for name in study.selection.models:
         model = study.models[name]
-        other = first.setdefault(model.dataset, name)
-        size, prepared = _times(model.config.size), _times(study.models[other].config.size)
-        if size != prepared:
-            raise ConfigError(
-                f"models.{name}.dataset: {model.dataset} is prepared at {prepared} for {other}, but this model is "
-                f"{size}; right would be a dataset of its own"
-            )
+        for dataset in model.datasets:
+            other = first.setdefault(dataset, name)
+            size, prepared = _times(model.config.size), _times(study.models[other].config.size)
+            if size != prepared:
+                key = "dataset" if dataset == model.dataset else "training_dataset"
+                raise ConfigError(
+                    f"models.{name}.{key}: {dataset} is prepared at {prepared} for {other}, but this model is "
+                    f"{size}; right would be a dataset of its own"
+                )
         cases = study.datasets[model.dataset].cases
         if study.sample.cases > cases:
             raise ConfigError(
@@ -238,12 +282,8 @@ def _check_datasets(study: Study) -> None:
 
 def _check_model(study: Study, name: str, root: Path) -> None:
     model = study.models[name]
-    if model.weights not in (TRAIN, RANDOM) and not (root / model.weights).is_file():
-        raise ConfigError(
-            f"models.{name}.weights: {model.weights} is not there; right would be train, random or a safetensors file"
-        )
-    if "{" in model.weights or "}" in model.weights:
-        raise ConfigError(f"models.{name}.weights: {model.weights} has braces, which Snakemake reads as a wildcard")
+    if model.weights_file is not None:
+        _check_weights(model, f"models.{name}.weights", root)
     remap = study.datasets[model.dataset].remap
     known = {remap.get(label, label) for label in SOURCES[study.datasets[model.dataset].source]}
     if not known & set(model.config.condition_labels):
@@ -252,11 +292,6 @@ def _check_model(study: Study, name: str, root: Path) -> None:
             f"models.{name}.condition_labels: {list(model.config.condition_labels)}, but the labels of {model.dataset} "
             f"are {listed}; right would be one of these, or a remap of the dataset"
         )
-    if _is_output_of_training(model.weights):
-        raise ConfigError(
-            f"models.{name}.weights: {model.weights} is a file that the train stage writes and may replace; right "
-            "would be train, or the copy under kept/ beside it"
-        )
     if model.trains and model.config.image_channels != 1:
         raise ConfigError(
             f"models.{name}.weights: train needs {model.config.image_channels} images a case and {model.dataset} has "
@@ -264,6 +299,39 @@ def _check_model(study: Study, name: str, root: Path) -> None:
         )
     for solver in study.selection.solvers:
         solver_table.check(study.solvers[solver], model.config.steps, f"solvers.{solver}")
+
+
+def _check_weights(model: StudyModel, where: str, root: Path) -> None:
+    """A file of weights is there and, as far as can be told without torch, is one of this model's."""
+    file = root / model.weights
+    if model.weights == SHIPPED:
+        file = presets.shipped(model.preset)
+        if not file.is_file():
+            there = ", ".join(preset for preset in presets.PRESETS if presets.shipped(preset).is_file())
+            raise ConfigError(
+                f"{where}: {SHIPPED}, but the preset {model.preset} has none (those that have: {there or 'none'}); "
+                "right would be train, random or a file of weights"
+            )
+    if not file.is_file():
+        raise ConfigError(
+            f"{where}: {model.weights} is not there; right would be train, random, shipped or a file of weights "
+            "(safetensors, or of torch.save)"
+        )
+    if set("{}") & set(str(model.weights_file)):
+        raise ConfigError(f"{where}: {model.weights_file} has braces, which Snakemake reads as a wildcard")
+    if _is_output_of_training(model.weights):
+        raise ConfigError(
+            f"{where}: {model.weights} is a file that the train stage writes and may replace; right would be train, "
+            "or the copy under kept/ beside it"
+        )
+    try:
+        differ = fit.foreseen(file, model.config)
+    except UserError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    if differ:
+        raise ConfigError(
+            f"{where}: {model.weights} is for {'; '.join(differ)}; right would be a row that agrees, or other weights"
+        )
 
 
 def _is_output_of_training(weights: str) -> bool:

@@ -36,7 +36,7 @@ wildcard_constraints:
     gpu=one_of({*STUDY.selection.gpus, STUDY.train.gpu or STUDY.selection.gpus[0]}),
     variant=one_of({*STUDY.selection.variants, STUDY.train.variant}),
     solver=one_of(STUDY.selection.solvers),
-    dataset=one_of({STUDY.models[model].dataset for model in STUDY.selection.models}),
+    dataset=one_of(STUDY.dataset_names()),
     phase="sample|train",
 
 
@@ -59,7 +59,7 @@ def settings(stage):
 
 
 def cases_of(model):
-    """The table of cases that a model is trained on or drawn for."""
+    """The table of cases that a model draws from."""
     return f"results/data/{STUDY.models[model].dataset}/cases.tsv"
 
 
@@ -68,12 +68,17 @@ def cases(wildcards):
     return cases_of(wildcards.model)
 
 
+def training_cases(wildcards):
+    """The table of cases that a model is trained on."""
+    return f"results/data/{STUDY.models[wildcards.model].training_dataset}/cases.tsv"
+
+
 def weights(wildcards):
-    """The weights of a model: trained, from a file, or none (random)."""
+    """The weights of a model: trained, from a file (a shipped one too), or none (random)."""
     model = STUDY.models[wildcards.model]
     if model.trains:
         return trained(wildcards.model, "weights.safetensors")
-    return [] if model.weights == study.RANDOM else model.weights
+    return model.weights_file or []
 
 
 def trained(model, file):

@@ -11,7 +11,7 @@ rule prepare:
         "results/logs/prepare/{dataset}.log",
     conda:
         "../envs/run.yaml"
-    threads: 2
+    threads: 8
     params:
         settings=settings("prepare"),
     script:

@@ -1,13 +1,13 @@
 """Train the weights of the models that config.yaml says `weights: train` of.
 
 Input: the cases. Output: results/train/<model>/<gpu>/<variant>/ with weights, loss curve and the facts of the run;
-earlier weights are kept under kept/.
+earlier weights are kept under kept/, and checkpoints/ is where a run that was stopped goes on.
 """
 
 
 rule train:
     input:
-        cases=cases,
+        cases=training_cases,
     output:
         weights="results/train/{model}/{gpu}/{variant}/weights.safetensors",
         curve="results/train/{model}/{gpu}/{variant}/loss.csv",

@@ -62,6 +62,9 @@ def ancestral_step(
     return mean + noisy * torch.exp(0.5 * log_variance) * noise
 
 
+LOSSES = {"l1": functional.l1_loss, "l2": functional.mse_loss}
+
+
 def training_loss(
     network: nn.Module,
     schedule: Schedule,
@@ -70,11 +73,15 @@ def training_loss(
     condition: Tensor,
     t: Tensor,
     noise: Tensor,
+    loss: str = "l1",
 ) -> Tensor:
-    """Mean absolute error, a scalar, between the network's output on [x_t, condition] and its target."""
+    """A scalar: how far the network's output on [x_t, condition] is from its target.
+
+    `loss` is "l1", the mean absolute error of the published models, or "l2", the mean squared error.
+    """
     x_t = q_sample(schedule, x0, t, noise)
     output = network(torch.cat([x_t, condition], dim=1), t)
-    return functional.l1_loss(output.float(), prediction_target(schedule, prediction, x0, t, noise))
+    return LOSSES[loss](output.float(), prediction_target(schedule, prediction, x0, t, noise))
 
 
 def _at(values: Tensor, t: Tensor, like: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from meddpm import bench, device, tables, training, variants
+from meddpm import bench, device, tables, variants
 from meddpm.config import BenchConfig, GpuConfig, ModelConfig, SolverConfig, TrainConfig, VariantConfig, from_mapping
 from meddpm.diffusion import solvers
 from meddpm.files import write_json
@@ -20,6 +20,7 @@ from meddpm.stages import network
 from meddpm.stages.job import Job, folder, not_run
 from meddpm.status import FAILED, OK, CannotRun
 from meddpm.tables import Row
+from meddpm.training import step as training
 
 Step = Callable[[], None]
 INPUT_SEED = 0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from meddpm import device, tables, training, variants
+from meddpm import device, tables, variants
 from meddpm.config import GpuConfig, ModelConfig, ProfileConfig, TrainConfig, VariantConfig
 from meddpm.log import logger
 from meddpm.profiling import kineto, torch_profiler
@@ -12,6 +12,7 @@ from meddpm.stages import network
 from meddpm.stages.job import Job, folder, not_run
 from meddpm.status import OK, CannotRun
 from meddpm.tables import Row
+from meddpm.training import step as training
 
 INPUT_SEED = 0
 NO_KERNEL = {"kernel": "", "category": ""}

@@ -1,123 +1,152 @@
-"""The training loop: cases in, weights out. Knows no files.
+"""The training loop: batches in, weights out, with progress; it continues where an earlier run was stopped."""
 
-The recipe of Med-DDPM (arXiv 2305.18453) is the default of TrainConfig: L1 on the network's target, Adam, gradients of
-two batches accumulated, an exponential moving average of the weights.
-"""
-
-import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from meddpm.config import ModelConfig, TrainConfig
-from meddpm.diffusion import process
-from meddpm.diffusion.schedule import cosine_schedule
 from meddpm.log import logger
-from meddpm.variants import Applied, Network
+from meddpm.training.average import MovingAverage
+from meddpm.training.batches import Batches
+from meddpm.training.step import Step
+from meddpm.variants import Applied
 
 LOG_EVERY_S = 5.0
+# Losses stay on the device until they are looked at, so that the next step is prepared while it computes.
+LOOK_EVERY_S = 0.5
+# A loss this many times the one it began with has left the region that it could come back from.
+DIVERGED = 10.0
+RECENT = 20
+
+State = dict[str, Any]
+
+
+class Diverged(Exception):
+    """The loss or the weights are lost; the text says at which step."""
+
+
+class Stopped(Exception):
+    """The run was asked to stop; its state is saved. The text says at which step."""
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """Weights of the moving average, the loss of each optimiser step, and how long it took."""
+    """Weights of the moving average, the loss of each optimiser step, and how long all of them took."""
 
     weights: dict[str, torch.Tensor]
     losses: list[float]
     seconds: float
 
 
-class Step:
-    """One optimiser step under a variant: accumulated batches, backward, update. Also what a bench times."""
+class Run:
+    """A training under way: everything that a checkpoint holds."""
 
-    def __init__(self, model: torch.nn.Module, config: ModelConfig, settings: TrainConfig, applied: Applied) -> None:
-        self.network: Network = applied.network(model)
-        self.optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
-        self.scaler = applied.scaler()
-        self.schedule = cosine_schedule(config.steps).to(applied.device)
-        self.device = applied.device
-        self.config = config
-        self.accumulation = settings.accumulation
+    def __init__(
+        self, model: torch.nn.Module, config: ModelConfig, settings: TrainConfig, applied: Applied, batches: Batches
+    ) -> None:
+        self.model = model.train()
+        self.settings = settings
+        self.batches = batches
+        self.step = Step(model, config, settings, applied)
+        self.average = MovingAverage(model, settings)
+        self.number = 0
+        self.losses: list[float] = []
+        self.seconds = 0.0
 
-    def __call__(
-        self, batches: Callable[[], tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]
-    ) -> torch.Tensor:
-        """Take one step; `batches()` gives (image, condition, t, noise) of the next batch. Returns the mean loss."""
-        self.optimizer.zero_grad(set_to_none=True)
-        total = torch.zeros((), device=self.device)
-        for _ in range(self.accumulation):
-            image, condition, t, noise = batches()
-            loss = process.training_loss(
-                self.network, self.schedule, self.config.prediction, image, condition, t, noise
-            )
-            self.scaler.scale(loss / self.accumulation).backward()
-            total += loss.detach() / self.accumulation
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        return total
+    def state(self) -> State:
+        """Tensors and plain values from which `restore` continues as if nothing had happened."""
+        return {
+            "step": self.number,
+            "seconds": self.seconds,
+            "losses": torch.tensor(self.losses),
+            "model": self.model.state_dict(),
+            "ema": self.average.weights,
+            "ema_updates": self.average.updates,
+            "optimizer": self.step.optimizer.state_dict(),
+            "scaler": self.step.scaler.state_dict(),
+            "random": self.batches.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
+        self.number = state["step"]
+        self.seconds = state["seconds"]
+        self.losses = state["losses"].tolist()
+        self.model.load_state_dict(state["model"])
+        self.average.restore(state["ema"], state["ema_updates"])
+        self.step.optimizer.load_state_dict(state["optimizer"])
+        self.step.scaler.load_state_dict(state["scaler"])
+        self.batches.restore(state["random"])
+
+    def over(self) -> bool:
+        """Whether the steps or the seconds are used up."""
+        limit = self.settings.max_seconds
+        return self.number >= self.settings.steps or (limit is not None and self.seconds >= limit)
+
+    def check(self) -> None:
+        """Raise Diverged if the loss is not finite or has risen too far."""
+        # The first loss alone: a learning rate that is far too large ruins the second one already.
+        recent, began = self.losses[-RECENT:], self.losses[0]
+        loss = sum(recent) / len(recent)
+        if not loss < float("inf"):  # a NaN fails too
+            raise Diverged(f"the loss is {loss} at step {self.number}")
+        if len(self.losses) >= 2 * RECENT and loss > DIVERGED * began:
+            raise Diverged(f"the loss rose from {began:.3g} to {loss:.3g} by step {self.number}")
+
+    def check_weights(self) -> None:
+        """Raise Diverged if a weight or its average is not finite: nothing broken is saved."""
+        values = [*self.model.state_dict().values(), *self.average.weights.values()]
+        if not torch.stack([torch.isfinite(value).all() for value in values]).all():
+            raise Diverged(f"the weights are no longer finite at step {self.number}")
+
+    def log(self, rate: float) -> None:
+        """One line: step, loss, steps a second, seconds left."""
+        recent = self.losses[-RECENT:]
+        left = (self.settings.steps - self.number) / rate
+        if self.settings.max_seconds is not None:
+            left = min(left, self.settings.max_seconds - self.seconds)
+        logger.info(
+            "training step %d/%d, loss %.4f, %.2f steps/s, %.0f s left",
+            self.number, self.settings.steps, sum(recent) / len(recent), rate, max(left, 0),
+        )  # fmt: skip
 
 
 def train(
-    model: torch.nn.Module,
-    config: ModelConfig,
-    settings: TrainConfig,
-    applied: Applied,
-    images: torch.Tensor,
-    conditions: torch.Tensor,
+    run: Run, save: Callable[[int, State], None] = lambda number, state: None, stop: Callable[[], bool] = lambda: False
 ) -> TrainingResult:
-    """Train `model` in place on images (N, C, D, W, H) in [-1, 1] and conditions (N, K, D, W, H), held on the CPU.
+    """Take the steps that `run` has left, until settings.steps or the first one past settings.max_seconds.
 
-    Order, timesteps and noise come from one CPU generator seeded with settings.seed. Stops at settings.steps, or at
-    the first step past settings.max_seconds. Raises FloatingPointError when the loss or a weight is no longer finite.
+    `save` gets the state every `checkpoint_every` steps, at the end, and when `stop` says to stop, after which Stopped
+    is raised. Raises Diverged, without saving, when the loss or a weight is no longer finite or the loss has risen
+    tenfold.
     """
-    generator = torch.Generator().manual_seed(settings.seed)
-
-    def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        chosen = torch.randint(len(images), (settings.batch,), generator=generator)
-        t = torch.randint(config.steps, (settings.batch,), generator=generator)
-        noise = torch.randn(images[chosen].shape, generator=generator)
-        return (
-            applied.tensor(images[chosen]),
-            applied.tensor(conditions[chosen]),
-            t.to(applied.device),
-            applied.tensor(noise),
-        )
-
-    model.train()
-    step = Step(model, config, settings, applied)
-    average = copy.deepcopy(model.state_dict())
-    losses: list[float] = []
-    start = last = time.monotonic()
-    for number in range(1, settings.steps + 1):
-        losses.append(float(step(batch)))
-        if not torch.isfinite(torch.tensor(losses[-1])):
-            raise FloatingPointError(f"the loss is {losses[-1]} at step {number}: the learning rate is too high")
-        if number % settings.ema_every == 0:
-            _update_average(average, model.state_dict(), settings.ema_decay if number >= settings.ema_start else 0.0)
+    every = run.settings.checkpoint_every
+    pending: list[torch.Tensor] = []
+    begun = looked = logged = time.monotonic()
+    before, first = run.seconds, run.number
+    while not run.over():
+        run.number += 1
+        pending.append(run.step(run.batches, run.number))
+        run.average.update(run.number, run.model)
+        stopping = stop()
+        due = run.number % every == 0
         now = time.monotonic()
-        over = settings.max_seconds is not None and now - start >= settings.max_seconds
-        if now - last >= LOG_EVERY_S or over or number == settings.steps:
-            last = now
-            recent = losses[-20:]
-            rate = number / (now - start)
-            left = (settings.steps - number) / rate
-            if settings.max_seconds is not None:
-                left = min(left, settings.max_seconds - (now - start))
-            logger.info(
-                "training step %d/%d, loss %.4f, %.2f steps/s, %.0f s left",
-                number, settings.steps, sum(recent) / len(recent), rate, max(left, 0),
-            )  # fmt: skip
-        if over:
-            break
-    if len(losses) < settings.ema_start:
-        average = model.state_dict()  # the average is a plain copy until ema_start: give the newest one
-    if not all(torch.isfinite(value).all() for value in average.values()):
-        raise FloatingPointError("the weights are no longer finite: the learning rate is too high")
-    return TrainingResult(average, losses, time.monotonic() - start)
-
-
-def _update_average(average: dict[str, torch.Tensor], weights: dict[str, torch.Tensor], decay: float) -> None:
-    for key, value in weights.items():
-        average[key].lerp_(value, 1 - decay)
+        if not (stopping or due or run.number == run.settings.steps or now - looked >= LOOK_EVERY_S):
+            continue
+        run.losses += torch.stack(pending).tolist()  # waits for the device
+        pending.clear()
+        looked = now = time.monotonic()
+        run.seconds = before + now - begun
+        run.check()
+        if now - logged >= LOG_EVERY_S or run.over():
+            logged = now
+            run.log((run.number - first) / (now - begun))
+        if due or stopping or run.over():
+            run.check_weights()
+            save(run.number, run.state())
+        if stopping and not run.over():
+            raise Stopped(f"stopped at step {run.number} of {run.settings.steps}")
+    return TrainingResult(run.average.result(run.number, run.model), run.losses, run.seconds)

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from meddpm import config as settings
 from meddpm import study
 from meddpm.config import ConfigError, repository_root
+from meddpm.model import build_model, weights
 from meddpm.validation import validate
 
 ROOT = repository_root()
@@ -134,8 +136,7 @@ def test_weights_that_the_train_stage_writes_are_no_weights_from_a_file(
     monkeypatch.chdir(tmp_path)
     folder = Path("results/train/demo/local/fp32")
     for path in (folder / "weights.safetensors", folder / "kept/abc/weights.safetensors"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        weights.save(path, build_model("demo"), {}, torch.float16)
     study.load(changed("models.demo.weights", str(folder / "kept/abc/weights.safetensors")))
     for name in (folder / "weights.safetensors", tmp_path / folder / "weights.safetensors"):
         with pytest.raises(ConfigError, match=r"models\.demo\.weights: .* the train stage writes"):

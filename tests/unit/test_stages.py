@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -16,6 +17,7 @@ import yaml
 from meddpm import study, tables, variants
 from meddpm.config import UserError, VariantConfig, repository_root
 from meddpm.model import build_model, weights
+from meddpm.quality.metrics import ssim_map
 from meddpm.stages import archive, bench, evaluate, network, prepare, profile, sample, train
 
 ROOT = repository_root()
@@ -115,10 +117,104 @@ def compare(drawn: list[Path], cases: Path, target: Path) -> list[tables.Row]:
 
 
 def test_quality_names_the_environment_of_the_samples(tmp_path: Path, cases: Path, drawn: list[Path]) -> None:
-    (environment,) = tables.read("environment", drawn[1].with_name("environment.csv"))
+    keys = {}
+    for path in drawn:
+        (environment,) = tables.read("environment", path.with_name("environment.csv"))
+        keys[path.parts[-3]] = environment["environment"]
     rows = compare(drawn, cases, tmp_path / "quality.csv")
-    assert {row["environment"] for row in rows} == {environment["environment"]}
-    assert {row["metric"] for row in rows} == {"ssim", "psnr_db", "relative_error", "max_abs_difference"}
+    assert all(row["environment"] == keys[row["variant"]] for row in rows)
+    against_fp32 = [row for row in rows if row["reference"] == "fp32, same noise"]
+    assert {row["variant"] for row in against_fp32} == {"bf16"}
+    assert {row["metric"] for row in against_fp32} == {"ssim", "psnr_db", "relative_error", "max_abs_difference"}
+    # One seed and one solver: nothing else to be compared with but the truth.
+    others = {row["reference"] for row in rows} - {"fp32, same noise"}
+    assert others == {"true image", "label map", "black, -1"}
+    assert {row["variant"] for row in rows if row["reference"] in others} == {"fp32", "bf16"}
+
+
+def test_seeds_and_solvers_are_yardsticks(tmp_path: Path, cases: Path) -> None:
+    drawn = []
+    for variant in ("fp32", "bf16", "tf32"):
+        for solver in ("ddpm", "dpmpp_2m_sde_5"):
+            drawn.append(tmp_path / "samples/tiny/cpu" / variant / solver / "samples.csv")
+            text = settings("sample", {"sample": {"seeds": [3, 1]}}, **CELL, variant=variant, solver=solver)
+            draw(text, cases, drawn[-1])
+    rows = compare(drawn, cases, tmp_path / "quality.csv")
+    for solver in ("ddpm", "dpmpp_2m_sde_5"):
+        references = ["fp32, same noise", "true image", "another seed, same mask"]
+        references += ["ddpm, same noise and mask"] if solver != "ddpm" else []
+        for variant in ("fp32", "bf16"):
+            cell = [row for row in rows if (row["variant"], row["solver"]) == (variant, solver)]
+            assert {row["status"] for row in cell} == {"ok"}
+            expected = set(references) - ({"fp32, same noise"} if variant == "fp32" else set())
+            assert {row["reference"] for row in cell} == expected | {"label map", "black, -1"}
+        absent = [row for row in rows if (row["variant"], row["solver"]) == ("tf32", solver)]
+        assert [row["reference"] for row in absent] == references
+        assert {(row["status"], row["value"], row["n"]) for row in absent} == {("unsupported", None, None)}
+
+    def one(variant: str, solver: str, reference: str, metric: str, region: str = "mask") -> tables.Row:
+        wanted = (variant, solver, reference, metric, region)
+        keys = ("variant", "solver", "reference", "metric", "region")
+        (row,) = [row for row in rows if tuple(row[key] for key in keys) == wanted]
+        return row
+
+    # 2 cases with 2 seeds each: 4 volumes, 2 pairs of seeds, 2 true images.
+    assert one("fp32", "ddpm", "true image", "ssim")["n"] == 4
+    assert one("fp32", "ddpm", "another seed, same mask", "ssim")["n"] == 2
+    assert one("bf16", "dpmpp_2m_sde_5", "ddpm, same noise and mask", "ssim", "whole")["n"] == 4
+    assert one("bf16", "ddpm", "true image", "ssim_of_label_means")["n"] == 2
+    assert one("fp32", "ddpm", "label map", "dice_white_of_true_image")["n"] == 2
+    assert one("fp32", "ddpm", "label map", "tissue_order")["n"] == 4
+
+    # The figures are those of the volumes named.
+    folder = tmp_path / "samples/tiny/cpu/fp32"
+    drawings = [(case, seed) for case in ("icbm152-000", "icbm152-001") for seed in (3, 1)]
+
+    def volume(solver: str, case: str, seed: int) -> np.ndarray:
+        return sample.volumes.read_image(folder / solver / f"{case}_seed{seed}.nii.gz")[0]
+
+    def ssim(one: np.ndarray, other: np.ndarray) -> float:
+        return ssim_map(one[None], other[None], 7)[0]
+
+    seeds = one("fp32", "ddpm", "another seed, same mask", "ssim", "whole")
+    expected = [ssim(volume("ddpm", case, 1), volume("ddpm", case, 3)) for case in ("icbm152-000", "icbm152-001")]
+    assert seeds["value"] == pytest.approx(np.mean(expected))
+    solvers = one("fp32", "dpmpp_2m_sde_5", "ddpm, same noise and mask", "ssim", "whole")
+    expected = [ssim(volume("dpmpp_2m_sde_5", *each), volume("ddpm", *each)) for each in drawings]
+    assert solvers["value"] == pytest.approx(np.mean(expected))
+    labels = {case: sample.volumes.read_label(cases.parent / f"{case}_label.nii.gz")[0] for case, _ in drawings}
+    offsets = [abs(volume("ddpm", case, seed)[labels[case] == 0].mean() + 1) for case, seed in drawings]
+    background = one("fp32", "ddpm", "black, -1", "background_offset_max", "background")
+    assert background["value"] == pytest.approx(max(offsets), rel=1e-5)
+
+
+def test_the_settings_say_which_labels_are_tissues_and_which_solver_takes_every_step() -> None:
+    tiny = json.loads(settings("evaluate", model="tiny"))
+    assert tiny["tissues"] == [["csf", 1], ["grey", 2], ["white", 3]]
+    assert tiny["full_solver"] == "ddpm"
+    one_label = {"datasets": {"icbm152_tiny": {**CONFIG["datasets"]["icbm152_tiny"], "remap": {1: 1, 2: 1, 3: 1}}}}
+    assert json.loads(settings("evaluate", one_label, model="tiny"))["tissues"] == []
+    renamed = {"study": {"solvers": ["dpmpp_2m_sde_5", "all"]}, "solvers": {"all": {"kind": "ddpm"}}}
+    assert json.loads(settings("evaluate", renamed, model="tiny"))["full_solver"] == "all"
+    without = {"study": {"solvers": ["dpmpp_2m_sde_5"]}}
+    assert json.loads(settings("evaluate", without, model="tiny"))["full_solver"] is None
+
+
+def test_each_volume_is_read_once(
+    tmp_path: Path, cases: Path, drawn: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, read = evaluate.drawn.volumes.read_image, []
+    monkeypatch.setattr(evaluate.drawn.volumes, "read_image", lambda path: read.append(path) or honest(path))
+    compare(drawn, cases, tmp_path / "quality.csv")
+    samples = [path for path in read if tmp_path in path.parents]
+    assert len(samples) == len(set(samples)) == 4
+
+
+def test_samples_of_a_case_that_is_gone_are_refused(tmp_path: Path, cases: Path, drawn: list[Path]) -> None:
+    for path in drawn:
+        path.write_text(path.read_text().replace("icbm152-001,", "icbm152-009,"))
+    with pytest.raises(UserError, match=r"cases\.tsv: lacks the case icbm152-009"):
+        compare(drawn, cases, tmp_path / "quality.csv")
 
 
 def test_a_volume_that_was_swapped_is_not_compared(tmp_path: Path, cases: Path, drawn: list[Path]) -> None:
@@ -137,10 +233,12 @@ def test_a_damaged_list_of_samples_is_one_line(
         compare(drawn, cases, tmp_path / "quality.csv")
 
 
-@pytest.mark.parametrize("kept", [0, 1])
-def test_a_list_of_samples_that_lost_some_is_refused(tmp_path: Path, cases: Path, drawn: list[Path], kept: int) -> None:
+@pytest.mark.parametrize(("kept", "words"), [(0, "lists no volume"), (1, "do not list the same volumes")])
+def test_a_list_of_samples_that_lost_some_is_refused(
+    tmp_path: Path, cases: Path, drawn: list[Path], kept: int, words: str
+) -> None:
     drawn[1].write_text("".join(drawn[1].read_text().splitlines(keepends=True)[: 1 + kept]))
-    with pytest.raises(UserError, match="bf16 and fp32 do not list the same volumes"):
+    with pytest.raises(UserError, match=f"bf16/ddpm/samples.csv:? {words}; draw them again"):
         compare(drawn, cases, tmp_path / "quality.csv")
 
 
