@@ -225,7 +225,7 @@ def _distance_panel(
 
 
 def loss(steps: list[int], losses: list[float]) -> Figure:
-    """The training loss over the steps and its running mean over a twentieth of the run; logarithmic if it falls far."""
+    """The training loss over the steps and its mean over a twentieth of the run; logarithmic if it falls far."""
     stride = max(1, len(losses) // LOSS_POINTS)
     window = max(1, len(losses) // 20)
     with style.applied():
