@@ -197,26 +197,40 @@ def _truth(files: dict[str, Path]) -> tuple[list[Picture], tuple[int, int, int] 
 
 
 def draw(grid: Grid) -> Figure:
-    """The grid as a figure: a title over each column, the case, seed and plane at the left of each row."""
+    """The grid as a figure: a row for each plane of each case and seed, a column for each picture.
+
+    Few pictures of several cases would make a tower: then it lies on its side, a row for each picture.
+    """
     titles = unique(picture.title for strip in grid.strips for picture in strip.pictures)
-    lines = len(grid.strips) * len(PLANES)
+    lines = [(strip, plane) for strip in grid.strips for plane in PLANES]
+    lying = len(grid.strips) > 1 and len(titles) < len(lines) / 2
+    shape = (len(titles), len(lines)) if lying else (len(lines), len(titles))
+    left, top = (1.2, 0.75) if lying else (0.85, 0.5)  # inches, for the names
     with style.applied():
-        figure = Figure(figsize=(0.85 + CELL * len(titles), 0.5 + CELL * lines), facecolor="white")
+        figure = Figure(figsize=(left + CELL * shape[1], top + CELL * shape[0]), facecolor="white")
         width, height = figure.get_size_inches()
-        axes = figure.subplots(lines, len(titles), squeeze=False)
-        figure.subplots_adjust(0.85 / width, 0.02 / height, 1, 1 - 0.5 / height, wspace=0.03, hspace=0.03)
+        axes = figure.subplots(*shape, squeeze=False)
+        figure.subplots_adjust(left / width, 0.02 / height, 1, 1 - top / height, wspace=0.03, hspace=0.03)
         for panel in axes.flat:
             panel.set_axis_off()
+        if lying:
+            axes = axes.T  # from here on a line of the grid, then a picture
         for column, title in enumerate(titles):
-            axes[0, column].set_title(_wrapped(title), fontsize=8.5, loc="center", pad=4)
-        for number, strip in enumerate(grid.strips):
-            for offset, plane in enumerate(PLANES):
-                row = axes[number * len(PLANES) + offset]
-                words = f"{style.shortened(strip.case, 14)}\nseed {strip.seed}\n{plane}" if offset == 0 else plane
-                row[0].text(-0.08, 0.5, words, transform=row[0].transAxes, ha="right", va="center", fontsize=8)
-                for picture in strip.pictures:
-                    _panel(row[titles.index(picture.title)], picture, plane)
+            _name(axes[0, column], _wrapped(title), beside=lying)
+        for line, (strip, plane) in enumerate(lines):
+            words = f"{style.shortened(strip.case, 14)}\nseed {strip.seed}\n" if plane == PLANES[0] else ""
+            _name(axes[line, 0], words + plane, beside=not lying)
+            for picture in strip.pictures:
+                _panel(axes[line, titles.index(picture.title)], picture, plane)
     return figure
+
+
+def _name(axes: Axes, words: str, beside: bool) -> None:
+    """Words at the left of a panel, or over it."""
+    if beside:
+        axes.text(-0.08, 0.5, words, transform=axes.transAxes, ha="right", va="center", fontsize=8)
+    else:
+        axes.set_title(words, fontsize=8.5, loc="center", pad=4)
 
 
 def _wrapped(title: str, width: int = 15) -> str:

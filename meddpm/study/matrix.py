@@ -1,0 +1,143 @@
+"""A checked configuration: what is studied, and what decides the result of each job."""
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from meddpm import provenance
+from meddpm.config import (
+    BASELINE,
+    ArchiveConfig,
+    BenchConfig,
+    DatasetConfig,
+    EvaluateConfig,
+    GpuConfig,
+    ModelConfig,
+    ProfileConfig,
+    ReportConfig,
+    SampleConfig,
+    SolverConfig,
+    StudySelection,
+    TrainConfig,
+    VariantConfig,
+    to_mapping,
+)
+from meddpm.data import tissues
+from meddpm.model import presets
+
+TRAIN, RANDOM, SHIPPED = "train", "random", "shipped"
+
+
+@dataclass(frozen=True)
+class StudyModel:
+    """One model of the study: its preset with the changes of config.yaml, its datasets, where its weights come from."""
+
+    config: ModelConfig
+    dataset: str
+    weights: str
+    preset: str
+    training_dataset: str
+
+    @property
+    def trains(self) -> bool:
+        """Whether the train stage makes the weights."""
+        return self.weights == TRAIN
+
+    @property
+    def datasets(self) -> list[str]:
+        """The datasets that must be prepared for it: what it draws from and what it is trained on."""
+        return [self.dataset, self.training_dataset] if self.trains else [self.dataset]
+
+    @property
+    def weights_file(self) -> str | None:
+        """Path of the file of the weights, of the package or the user; None where they are trained or random."""
+        if self.weights == SHIPPED:
+            # From the folder of the run: a checkout that has moved asks for no other file.
+            return os.path.relpath(presets.shipped(self.preset))
+        return None if self.weights in (TRAIN, RANDOM) else self.weights
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked configuration."""
+
+    selection: StudySelection
+    models: dict[str, StudyModel]
+    datasets: dict[str, DatasetConfig]
+    gpus: dict[str, GpuConfig]
+    variants: dict[str, VariantConfig]
+    solvers: dict[str, SolverConfig]
+    train: TrainConfig
+    sample: SampleConfig
+    bench: BenchConfig
+    profile: ProfileConfig
+    evaluate: EvaluateConfig
+    report: ReportConfig
+    archive: ArchiveConfig
+
+    def training_cell(self, model: str) -> dict[str, str]:
+        """The wildcards of the job that trains `model`."""
+        return {"model": model, "gpu": self.train.gpu or self.selection.gpus[0], "variant": self.train.variant}
+
+    def trained_models(self) -> list[str]:
+        """The models of the study whose weights the train stage makes."""
+        return [name for name in self.selection.models if self.models[name].trains]
+
+    def dataset_names(self) -> list[str]:
+        """The datasets of the study's models, each once."""
+        return list(dict.fromkeys(name for model in self.selection.models for name in self.models[model].datasets))
+
+    def dataset_size(self, dataset: str) -> tuple[int, int, int]:
+        """(H, W, D) that `dataset` is prepared at: the size of the models that use it."""
+        return next(
+            self.models[name].config.size for name in self.selection.models if dataset in self.models[name].datasets
+        )
+
+    def settings(self, stage: str, **cell: str) -> str:
+        """What decides the result of one job of `stage`, with the digest of its code, as one JSON string.
+
+        One string, because Snakemake compares a job's parameters as an unnamed set: two that swap would not be seen.
+        """
+        values: dict[str, Any] = {"code": provenance.code_digest(f"meddpm.stages.{stage}"), **cell}
+        if "model" in cell:
+            values["model_config"] = self.models[cell["model"]].config
+        for key, table in (("variant", self.variants), ("gpu", self.gpus), ("solver", self.solvers)):
+            if key in cell:
+                values[f"{key}_config"] = table[cell[key]]
+        values |= getattr(self, f"_{stage}_settings")(**cell)
+        return json.dumps(values, sort_keys=True, default=to_mapping)
+
+    def _prepare_settings(self, dataset: str) -> dict[str, Any]:
+        return {"dataset_config": self.datasets[dataset], "size": self.dataset_size(dataset)}
+
+    def _train_settings(self, **cell: str) -> dict[str, Any]:
+        # Where it runs is in the wildcards already.
+        return {"train": dataclasses.replace(self.train, gpu=None, variant="")}
+
+    def _sample_settings(self, **cell: str) -> dict[str, Any]:
+        return {"sample": self.sample}
+
+    def _bench_settings(self, phase: str, **cell: str) -> dict[str, Any]:
+        solvers = {name: self.solvers[name] for name in self.selection.solvers} if phase == "sample" else {}
+        return {"bench": self.bench, "baseline_config": self.variants[BASELINE], "solvers": solvers}
+
+    def _profile_settings(self, **cell: str) -> dict[str, Any]:
+        return {"profile": self.profile}
+
+    def _evaluate_settings(self, model: str) -> dict[str, Any]:
+        every_step = (name for name in self.selection.solvers if self.solvers[name].kind == "ddpm")
+        return {
+            "evaluate": self.evaluate,
+            "baseline": BASELINE,
+            "full_solver": next(every_step, None),
+            # Pairs, not a mapping: the order matters, and the keys of a mapping are sorted.
+            "tissues": tissues(self.datasets[self.models[model].dataset]),
+        }
+
+    def _report_settings(self) -> dict[str, Any]:
+        return {"report": self.report}
+
+    def _archive_settings(self) -> dict[str, Any]:
+        return {"archive": self.archive}
