@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from meddpm.model.conversion import Converted
+    from meddpm.model.formats.conversion import Converted
 
 app = typer.Typer(
     no_args_is_help=True, pretty_exceptions_enable=False, help="What a file of weights is, and its format."
@@ -20,7 +20,7 @@ def convert(
     force: Annotated[bool, typer.Option("--force", help="Replace OUT if it is there.")] = False,
 ) -> None:
     """Write weights in the other format, without loss: .pt to .safetensors or .safetensors to .pt."""
-    from meddpm.model import conversion
+    from meddpm.model.formats import conversion
 
     _say(target, conversion.convert(source, target, force))
 
@@ -32,7 +32,7 @@ def halve(
     force: Annotated[bool, typer.Option("--force", help="Replace OUT if it is there.")] = False,
 ) -> None:
     """Write weights in fp16: half the size of fp32, and rounded."""
-    from meddpm.model import conversion
+    from meddpm.model.formats import conversion
 
     _say(target, conversion.halve(source, target, force))
 
@@ -51,7 +51,7 @@ def inspect(
     shapes: Annotated[bool, typer.Option("--shapes", help="List every weight with its shape.")] = False,
 ) -> None:
     """Print what a file of weights is, which preset it fits, and what does not fit."""
-    from meddpm.model import inspection
+    from meddpm.model.formats import inspection
     from meddpm.report.weights import print_inspection, print_verdict
 
     facts = inspection.inspect(file)

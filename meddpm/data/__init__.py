@@ -45,8 +45,14 @@ def prepare(settings: DatasetConfig, size: tuple[int, int, int], target_dir: Pat
 def tissues(settings: DatasetConfig) -> list[tuple[str, int]]:
     """Name and label of each tissue in the dataset's maps, the darkest first; none where the remap mixes labels up."""
     found = [(name, settings.remap.get(label, label)) for name, label in TISSUES[settings.source].items()]
-    labels = [settings.remap.get(label, label) for label in (0, *SOURCES[settings.source])]
-    return found if all(labels.count(label) == 1 for _, label in found) else []
+    remapped = [settings.remap.get(0, 0), *labels(settings)]
+    return found if all(remapped.count(label) == 1 for _, label in found) else []
+
+
+def labels(settings: DatasetConfig) -> list[int]:
+    """The labels that the dataset's maps may hold beside 0, after its remap: one for each of the source."""
+    there = SOURCES[settings.source] if settings.lesion_every else SOURCES[settings.source][:-1]
+    return [settings.remap.get(label, label) for label in there]
 
 
 def load_case(tsv: Path | str, row: "CaseRow") -> "Case":

@@ -1,7 +1,7 @@
 """Weights in files and made-up weights for timing.
 
 Written are safetensors with a card, a JSON object that says what the weights are; read are these, the safetensors of
-others and the files of torch.save (see meddpm.model.stored). Nothing in a file is executed.
+others and the files of torch.save (see meddpm.model.formats.stored). Nothing in a file is executed.
 """
 
 import json
@@ -17,9 +17,9 @@ from safetensors.torch import save as serialised
 from meddpm.config import UserError
 from meddpm.files import replacing
 from meddpm.log import logger
-from meddpm.model import header, stored
-from meddpm.model.fit import difference, fitting, shapes
-from meddpm.model.stored import read_card
+from meddpm.model.formats import header, stored
+from meddpm.model.formats.fit import difference, fitting, shapes
+from meddpm.model.formats.stored import read_card
 
 __all__ = ["fill", "load", "read_card", "save", "shapes"]
 

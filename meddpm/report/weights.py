@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from meddpm.model import architecture, fit
-from meddpm.model import card as cards
-from meddpm.model.inspection import Inspection
+from meddpm.model.formats import architecture, fit
+from meddpm.model.formats import card as cards
+from meddpm.model.formats.inspection import Inspection
 from meddpm.model.presets import PRESETS
 from meddpm.report.summary import LOG_WIDTH
 

@@ -8,7 +8,8 @@ import torch
 
 from meddpm.config import ModelConfig, UserError
 from meddpm.log import logger
-from meddpm.model import build_model, card, weights
+from meddpm.model import build_model, weights
+from meddpm.model.formats import card
 from meddpm.status import FAILED, CannotRun, first_line
 
 RANDOM_WEIGHTS_SEED = 0

@@ -107,9 +107,12 @@ def _identity(job: Job, how: TrainConfig, cases: Path | str) -> str:
     fixed = dataclasses.replace(how, **{name: getattr(TrainConfig(), name) for name in NOT_OF_THE_RUN})
     if how.decay == "none":
         fixed = dataclasses.replace(fixed, steps=TrainConfig().steps)  # then it only says where to end
-    return provenance.text_digest(
-        json.dumps({**job.values, "train": to_mapping(fixed)}, sort_keys=True) + Path(cases).read_text(encoding="utf-8")
-    )
+    try:
+        kind = device.resolve(job.get("gpu_config", GpuConfig)).type  # random states are of one kind of device
+    except CannotRun:
+        kind = "none"
+    values = {**job.values, "train": to_mapping(fixed), "kind": kind}
+    return provenance.text_digest(json.dumps(values, sort_keys=True) + Path(cases).read_text(encoding="utf-8"))
 
 
 def _ended(job: Job, error: Exception, checkpoints: Checkpoints, target: Path) -> UserError:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from meddpm.config import BASELINE, ConfigError, UserError, VariantConfig
-from meddpm.data import SOURCES
+from meddpm.data import labels
 from meddpm.diffusion import solver_table
-from meddpm.model import fit, presets
-from meddpm.study.matrix import RANDOM, SHIPPED, TRAIN, Study, StudyModel
+from meddpm.model import presets
+from meddpm.model.formats import fit
+from meddpm.study.matrix import SHIPPED, Study, StudyModel
 from meddpm.validation import closest
 
 
@@ -79,21 +80,21 @@ def _check_datasets(study: Study) -> None:
 
 def _check_model(study: Study, name: str, root: Path) -> None:
     model = study.models[name]
-    if model.weights_file is not None:
-        _check_weights(model, f"models.{name}.weights", root)
-    remap = study.datasets[model.dataset].remap
-    known = {remap.get(label, label) for label in SOURCES[study.datasets[model.dataset].source]}
-    if not known & set(model.config.condition_labels):
-        listed = ", ".join(str(label) for label in sorted(known))
-        raise ConfigError(
-            f"models.{name}.condition_labels: {list(model.config.condition_labels)}, but the labels of {model.dataset} "
-            f"are {listed}; right would be one of these, or a remap of the dataset"
-        )
+    for dataset in model.datasets:
+        there = set(labels(study.datasets[dataset]))
+        if not there & set(model.config.condition_labels):
+            listed = ", ".join(str(label) for label in sorted(there))
+            raise ConfigError(
+                f"models.{name}.condition_labels: {list(model.config.condition_labels)}, but the labels of {dataset} "
+                f"are {listed}; right would be one of these, or a remap of the dataset"
+            )
     if model.trains and model.config.image_channels != 1:
         raise ConfigError(
-            f"models.{name}.weights: train needs {model.config.image_channels} images a case and {model.dataset} has "
-            "one; right would be random or a file"
+            f"models.{name}.weights: train needs {model.config.image_channels} images a case and "
+            f"{model.training_dataset} has one; right would be random or a file"
         )
+    if model.weights_file is not None:
+        _check_weights(model, f"models.{name}.weights", root)
     for solver in study.selection.solvers:
         solver_table.check(study.solvers[solver], model.config.steps, f"solvers.{solver}")
 

@@ -21,7 +21,8 @@ from safetensors.torch import save_file
 from meddpm import study
 from meddpm.config import ConfigError, UserError, repository_root, to_mapping
 from meddpm.diffusion.schedule import Schedule, cosine_schedule
-from meddpm.model import PRESETS, architecture, build_model, card, fit, header, keys, presets, weights
+from meddpm.model import PRESETS, build_model, presets, weights
+from meddpm.model.formats import architecture, card, fit, header, keys
 from meddpm.stages import network as job
 from tests.unit.test_config import CONFIG, ROOT, changed
 from tests.unit.weights_fixture import CARD, TINY, State, Trap, checkpoint, entries, network, saved, with_code

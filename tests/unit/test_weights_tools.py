@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 from meddpm.cli import app
 from meddpm.config import UserError, repository_root, to_mapping
 from meddpm.files import sha256
-from meddpm.model import PRESETS, build_model, conversion, fit, header, keys, packing, presets, weights
+from meddpm.model import PRESETS, build_model, presets, weights
+from meddpm.model.formats import conversion, fit, header, keys, packing
 from tests.unit.weights_fixture import CARD, TINY, checkpoint, entries, equal, network, saved, with_code
 
 GOLDEN = repository_root().parent / "shared" / "golden"

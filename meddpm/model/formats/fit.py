@@ -4,9 +4,9 @@ import math
 from pathlib import Path
 
 from meddpm.config import ModelConfig
-from meddpm.model import architecture, card, header, keys
-from meddpm.model.header import Shapes
-from meddpm.model.keys import shown
+from meddpm.model.formats import architecture, card, header, keys
+from meddpm.model.formats.header import Shapes
+from meddpm.model.formats.keys import shown
 from meddpm.model.presets import PRESETS
 
 

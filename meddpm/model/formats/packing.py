@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from meddpm.model.keys import shown
-from meddpm.model.torch_file import DEEPEST
+from meddpm.model.formats.keys import shown
+from meddpm.model.formats.torch_file import DEEPEST
 
 Place = tuple[Any, ...]
 Outline = dict[str, Any]

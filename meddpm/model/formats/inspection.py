@@ -7,10 +7,10 @@ from typing import Any
 
 from meddpm.config import ConfigError
 from meddpm.files import sha256
-from meddpm.model import architecture, fit, header, stored
-from meddpm.model import card as cards
-from meddpm.model.conversion import OUTLINE
-from meddpm.model.header import Shapes
+from meddpm.model.formats import architecture, fit, header, stored
+from meddpm.model.formats import card as cards
+from meddpm.model.formats.conversion import OUTLINE
+from meddpm.model.formats.header import Shapes
 from meddpm.model.presets import PRESETS
 from meddpm.validation import closest
 

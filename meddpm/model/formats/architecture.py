@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from meddpm.config import ModelConfig
-from meddpm.model.header import Shapes
+from meddpm.model.formats.header import Shapes
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from meddpm.config import UserError
 from meddpm.diffusion.schedule import cosine_betas
-from meddpm.model import card as cards
-from meddpm.model import header, keys, torch_file
-from meddpm.model.header import Shapes
+from meddpm.model.formats import card as cards
+from meddpm.model.formats import header, keys, torch_file
+from meddpm.model.formats.header import Shapes
 from meddpm.status import first_line
 
 SECTIONS = ("ema", "model")

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from meddpm.config import UserError
-from meddpm.model.header import TORCH_ZIP
-from meddpm.model.keys import shown
+from meddpm.model.formats.header import TORCH_ZIP
+from meddpm.model.formats.keys import shown
 from meddpm.status import first_line
 
 DEEPEST = 20
@@ -24,8 +24,9 @@ _CODE = re.compile(r"(?:GLOBAL|unrecognized function|`add_safe_globals`,? but go
 def read(path: Path | str, kind: str) -> Any:
     """The content of a file of torch.save, its tensors on the CPU in the types that they have in the file.
 
-    `kind` is what meddpm.model.header.kind says. The tensors of a newer file are mapped into memory, so that only those
-    are read that are used. Raises UserError if the file is damaged, is no checkpoint, or holds more than plain values.
+    `kind` is what meddpm.model.formats.header.kind says. The tensors of a newer file are mapped into memory, so that
+    only those are read that are used. Raises UserError if the file is damaged, is no checkpoint, or holds more than
+    plain values.
     """
     path = Path(path)
     if kind == TORCH_ZIP:

@@ -21,9 +21,10 @@ from torch import Tensor
 from meddpm.config import ModelConfig, UserError, to_mapping
 from meddpm.diffusion.schedule import cosine_schedule
 from meddpm.files import replacing
-from meddpm.model import architecture, fit, header, keys, stored, weights
-from meddpm.model import card as cards
-from meddpm.model.packing import Place, pack, unpack
+from meddpm.model import weights
+from meddpm.model.formats import architecture, fit, header, keys, stored
+from meddpm.model.formats import card as cards
+from meddpm.model.formats.packing import Place, pack, unpack
 from meddpm.model.presets import PRESETS
 from meddpm.status import first_line
 
