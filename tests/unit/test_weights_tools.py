@@ -282,6 +282,37 @@ def test_a_damaged_outline_is_a_fault(outline: Any) -> None:
 # --- inspect ---
 
 
+def test_halving_rounds_the_weights_and_keeps_the_card(tmp_path: Path) -> None:
+    weights.save(tmp_path / "w.safetensors", network(2), CARD)
+    result = CliRunner().invoke(
+        app, ["model", "halve", str(tmp_path / "w.safetensors"), str(tmp_path / "h.safetensors")]
+    )
+    assert result.exit_code == 0
+    assert "fp16" in result.output
+    halved = load_file(tmp_path / "h.safetensors")
+    assert {tensor.dtype for tensor in halved.values()} == {torch.float16}
+    for key, tensor in EMA.items():
+        torch.testing.assert_close(halved[key].float(), tensor, rtol=1e-3, atol=1e-6)
+    assert weights.read_card(tmp_path / "h.safetensors") == {**CARD, "stored": "fp16"}
+
+
+@pytest.mark.parametrize(
+    ("target", "words"), [("h.pt", "are written as .safetensors"), ("w.safetensors", "file to convert")]
+)
+def test_halving_refuses_another_format_and_its_own_file(tmp_path: Path, target: str, words: str) -> None:
+    weights.save(tmp_path / "w.safetensors", network(2), CARD)
+    with pytest.raises(UserError, match=words):
+        conversion.halve(tmp_path / "w.safetensors", tmp_path / target)
+
+
+def test_halving_refuses_what_half_precision_cannot_hold(tmp_path: Path) -> None:
+    state = {**EMA, "out.2.bias": torch.full_like(EMA["out.2.bias"], 1e6)}
+    weights.save(tmp_path / "w.safetensors", state, CARD)
+    with pytest.raises(UserError, match=r"out\.2\.bias has values that fp16 cannot hold"):
+        conversion.halve(tmp_path / "w.safetensors", tmp_path / "h.safetensors")
+    assert not (tmp_path / "h.safetensors").exists()
+
+
 def meddpm(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "meddpm", *words]
     return subprocess.run(command, cwd=repository_root(), capture_output=True, text=True)
