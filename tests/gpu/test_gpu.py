@@ -1,6 +1,7 @@
 """What only a GPU can show: variants give the right result with the kernels that they name, and are timed."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,9 @@ from meddpm.config import VariantConfig, repository_root  # noqa: E402
 from meddpm.model import build_model, presets, weights  # noqa: E402
 from meddpm.profiling import kineto, torch_profiler  # noqa: E402
 from meddpm.stages import bench, profile  # noqa: E402
+from meddpm.training.loop import train  # noqa: E402
+from tests.unit.training_fixture import FULL, copied, fresh, stopped, timeless, trained  # noqa: E402
+from tests.unit.weights_fixture import equal  # noqa: E402
 
 CONFIG = yaml.safe_load((repository_root() / "config.yaml").read_text(encoding="utf-8"))
 STUDY = study.load(CONFIG)
@@ -104,3 +108,57 @@ def test_a_training_step_is_profiled(tmp_path: Path) -> None:
     profile.run(settings, tmp_path / "kernels.csv", tmp_path / "environment.csv", threads=4)
     categories = {row["category"] for row in tables.read("kernels", tmp_path / "kernels.csv")}
     assert {"convolution forward", "convolution weight gradient", "optimiser"} <= categories
+
+
+# --- training ---
+
+
+@pytest.fixture
+def deterministic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuDNN without the algorithms whose sums come in another order each time."""
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
+def test_a_training_learns_and_its_weights_stay_fp32(name: str) -> None:
+    run, result = trained(replace(FULL, steps=60), STUDY.variants[name], CUDA)
+    assert sum(result.losses[-20:]) < 0.8 * sum(result.losses[:20])
+    state = run.state()
+    assert {value.dtype for value in state["model"].values()} == {torch.float32}
+    assert (state["scaler"].get("_growth_tracker") == 60) is (name == "fp16")
+    # Which batches are shown does not depend on the variant.
+    _, fp32 = trained(replace(FULL, steps=1), STUDY.variants["fp32"], CUDA)
+    assert result.losses[0] == pytest.approx(fp32.losses[0], rel=0.02)
+
+
+def test_the_gradient_of_fp16_is_cut_after_its_scale_is_taken_off() -> None:
+    norms = {}
+    for clip in (None, 0.05):
+        with fresh(replace(FULL, gradient_clip=clip), STUDY.variants["fp16"], device=CUDA) as run:
+            run.step(run.batches, 1)
+            norm = torch.cat([parameter.grad.flatten() for parameter in run.model.parameters()]).norm().item()
+            norms[clip] = norm
+    assert norms[0.05] == pytest.approx(0.05, rel=1e-2)
+    assert norms[None] > 0.1
+
+
+def test_a_step_that_overflows_fp16_is_left_out_and_halves_the_scale() -> None:
+    with fresh(FULL, STUDY.variants["fp16"], device=CUDA) as run:
+        run.step.scaler.load_state_dict({**run.step.scaler.state_dict(), "scale": 2.0**40})
+        before = copied(run.state())["model"]
+        run.step(run.batches, 1)
+        after = copied(run.state())
+    assert equal(dict(after["model"]), dict(before))
+    assert after["scaler"]["scale"] == 2.0**39
+
+
+@pytest.mark.parametrize("name", ["fp32", "channels_last", "bf16", "fp16"])
+def test_a_run_that_was_stopped_goes_on_to_the_bit(name: str, deterministic: None) -> None:
+    variant = STUDY.variants[name]
+    run, expected = trained(FULL, variant, CUDA)
+    saved = stopped(FULL, 13, variant=variant, device=CUDA)
+    with fresh(FULL, variant, device=CUDA) as second:
+        second.restore(saved)
+        result = train(second)
+    assert result.losses == expected.losses
+    assert equal(timeless(copied(second.state())), timeless(copied(run.state())))

@@ -14,6 +14,7 @@ from meddpm import config as settings
 from meddpm import study
 from meddpm.config import ConfigError, repository_root
 from meddpm.model import build_model, weights
+from meddpm.study.loading import NOT_OF_THE_PRESET
 from meddpm.validation import validate
 
 ROOT = repository_root()
@@ -73,6 +74,14 @@ FAULTS = [
     ("train.learning_rate", 0, ["train.learning_rate", "0", "more than 0"]),
     ("train.variant", "bf61", ["train.variant", "bf61", "did you mean bf16?"]),
     ("train.gpu", "h1000", ["train.gpu", "h1000", "local"]),
+    ("train.gradient_clip", 0, ["train.gradient_clip", "0", "more than 0"]),
+    ("train.recipe", "fats", ["train.recipe", "fats", "did you mean fast?"]),
+    ("recipes.mine", {"lerning_rate": 1.0e-4}, ["recipes.mine.lerning_rate", "unknown key", "learning_rate?"]),
+    ("recipes.mine", {"loss": "l3"}, ["recipes.mine.loss", '"l3"', "l1, l2"]),
+    ("recipes.mine", {"seed": 1}, ["recipes.mine.seed", "unknown key"]),
+    ("recipes.mine", {"variant": "bf61"}, ["recipes.mine.variant", "bf61", "did you mean bf16?"]),
+    ("recipes.mine", None, ["recipes.mine", "null", "a mapping"]),
+    ("recipes", {}, ["recipes", "empty"]),
     ("models.demo.preset", "demos", ["models.demo.preset", "demos", "did you mean demo?"]),
     ("models.demo.dataset", "icbm", ["models.demo.dataset", "icbm", "icbm152"]),
     ("models.demo.steps", 0, ["models.demo.steps", "0", "1 or more"]),
@@ -146,7 +155,7 @@ def test_weights_that_the_train_stage_writes_are_no_weights_from_a_file(
 def test_two_models_of_different_size_cannot_share_a_dataset() -> None:
     config = changed("models.small", {"preset": "demo", "dataset": "icbm152", "size": [16, 16, 16]})
     config["study"]["models"] = ["demo", "small"]
-    with pytest.raises(ConfigError, match=r"models\.small\.dataset: icbm152 is prepared at 48x48x48 for demo"):
+    with pytest.raises(ConfigError, match=r"models\.small\.dataset: icbm152 is prepared at 56x64x56 for demo"):
         study.load(config, ROOT)
 
 
@@ -161,7 +170,8 @@ def test_a_model_of_four_images_cannot_be_trained_on_one() -> None:
 @pytest.mark.parametrize("name", SECTIONS)
 def test_the_schema_states_the_defaults_that_the_code_has(name: str) -> None:
     schema = yaml.safe_load((ROOT / "schemas/config.schema.yaml").read_text(encoding="utf-8"))["properties"][name]
-    assert_defaults(SECTIONS[name], schema["properties"])
+    # The name of a recipe stands for the keys of that recipe.
+    assert_defaults(SECTIONS[name], {key: row for key, row in schema["properties"].items() if key != "recipe"})
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -176,10 +186,67 @@ def assert_defaults(cls: type, properties: dict[str, Any]) -> None:
     assert all(row.get("description") for row in properties.values())
 
 
+def test_a_recipe_has_every_key_of_train_that_says_how_and_none_that_says_where_and_how_long() -> None:
+    schema = yaml.safe_load((ROOT / "schemas/config.schema.yaml").read_text(encoding="utf-8"))["properties"]
+    of_the_run = {"recipe", "gpu", "seed", "max_seconds", "checkpoint_every", "keep_checkpoints"}
+    train, recipe = schema["train"]["properties"], schema["recipes"]["additionalProperties"]["properties"]
+    assert recipe == {key: row for key, row in train.items() if key not in of_the_run}
+
+
+def test_the_recipe_of_config_yaml_is_that_of_the_original() -> None:
+    assert study.load(CONFIG, ROOT).train == settings.TrainConfig()
+
+
+FAST = {
+    "variant": "bf16", "steps": 50, "batch": 4, "loss": "l2", "optimizer": "adamw", "learning_rate": 1.0e-3,
+    "warmup_steps": 5, "decay": "cosine", "gradient_clip": 1.0, "ema_warmup": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("train", "expected"),
+    [
+        ({"recipe": "mine"}, FAST),
+        ({"recipe": "mine", "steps": 7, "loss": "l1", "gradient_clip": None, "seed": 3},
+         {**FAST, "steps": 7, "loss": "l1", "gradient_clip": None, "seed": 3}),
+        ({"recipe": None, "steps": 7}, {"steps": 7}),
+        ({"steps": 7}, {"steps": 7}),
+        ({}, {}),
+    ],
+)  # fmt: skip
+def test_the_keys_of_train_are_laid_over_the_recipe_that_it_names(
+    train: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    config = {**changed("recipes.mine", FAST), "train": train}
+    loaded = study.load(config, ROOT)
+    assert loaded.train == settings.TrainConfig(**expected)
+    assert loaded.training_cell("demo")["variant"] == expected.get("variant", "fp32")
+
+
+def test_recipes_may_be_left_out_but_then_none_can_be_named() -> None:
+    config = {key: value for key, value in CONFIG.items() if key not in ("recipes", "train")}
+    assert study.load(config, ROOT).train == settings.TrainConfig()
+    with pytest.raises(ConfigError, match=r"train\.recipe: med_ddpm is not defined") as caught:
+        study.load({**config, "train": {"recipe": "med_ddpm"}}, ROOT)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_recipe_that_is_not_named_trains_nothing_anew() -> None:
+    cell = {"model": "demo", "gpu": "local", "variant": "fp32"}
+    before = cell_settings(CONFIG, "train", **cell)
+    assert cell_settings(changed("recipes.fast.learning_rate", 1.0e-4), "train", **cell) == before
+    assert cell_settings(changed("recipes.med_ddpm", {"learning_rate": 1.0e-4}), "train", **cell) != before
+
+
+def test_the_demo_predicts_v_for_four_labels() -> None:
+    demo = study.load(CONFIG, ROOT).models["demo"].config
+    assert (demo.size, demo.condition_labels, demo.prediction) == ((56, 64, 56), (1, 2, 3, 4), "v")
+
+
 def test_models_can_change_every_value_of_a_preset() -> None:
     schema = yaml.safe_load((ROOT / "schemas/config.schema.yaml").read_text(encoding="utf-8"))
     allowed = set(schema["properties"]["models"]["additionalProperties"]["properties"])
-    assert allowed == {field.name for field in dataclasses.fields(settings.ModelConfig)} | study.NOT_OF_THE_PRESET
+    assert allowed == {field.name for field in dataclasses.fields(settings.ModelConfig)} | NOT_OF_THE_PRESET
 
 
 def cell_settings(config: dict[str, Any], stage: str, **cell: str) -> dict[str, Any]:
@@ -198,7 +265,7 @@ SAMPLE = {"model": "demo", "gpu": "local", "variant": "bf16", "solver": "dpmpp_2
         ("variants.fp16", {"autocast": "fp16", "cudnn_benchmark": True}, False),
         ("variants.bf16", {"autocast": "bf16", "cudnn_benchmark": True}, True),
         ("sample.seeds", [0, 1], True),
-        ("models.demo.steps", 100, True),
+        ("models.demo.size", [48, 56, 48], True),
         ("solvers.dpmpp_2m_sde_10", {"kind": "dpmpp_2m", "evaluations": 10}, True),
     ],
 )

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 import subprocess
 import sys
 import zipfile
@@ -18,7 +17,7 @@ from meddpm import study, tables, variants
 from meddpm.config import UserError, VariantConfig, repository_root
 from meddpm.model import build_model, weights
 from meddpm.quality.metrics import ssim_map
-from meddpm.stages import archive, bench, evaluate, network, prepare, profile, sample, train
+from meddpm.stages import archive, bench, evaluate, network, prepare, profile, sample
 
 ROOT = repository_root()
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
@@ -41,47 +40,13 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return table
 
 
-def run_train(folder: Path, cases: Path, text: str) -> None:
-    names = ("weights.safetensors", "loss.csv", "training.json")
-    target, curve, record = (folder / name for name in names)
-    train.run(text, cases, target, curve, record, threads=1)
-
-
 def draw(text: str, cases: Path, target: Path, weights_file: Path | None = None) -> None:
     sample.run(text, cases, weights_file, target, target.with_name("environment.csv"), threads=1)
-
-
-def with_rate(text: str, rate: float) -> str:
-    """Settings with a learning rate that the schema would not let through."""
-    values = json.loads(text)
-    values["train"]["learning_rate"] = rate
-    return json.dumps(values)
 
 
 def read_samples(path: Path) -> list[dict[str, str]]:
     with open(path, newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
-
-
-def test_earlier_weights_are_kept_when_others_are_trained(tmp_path: Path, cases: Path) -> None:
-    cell = {**CELL, "variant": "fp32"}
-    run_train(tmp_path, cases, settings("train", {"train": {"steps": 1}}, **cell))
-    first = (tmp_path / "weights.safetensors").read_bytes()
-    (tmp_path / "weights.safetensors").unlink()  # as Snakemake does before it runs a job again
-    run_train(tmp_path, cases, settings("train", {"train": {"steps": 2}}, **cell))
-    kept = [path.read_bytes() for path in tmp_path.glob("kept/*/weights.safetensors")]
-    assert len(kept) == 2
-    assert first in kept
-    assert (tmp_path / "weights.safetensors").read_bytes() in kept
-    assert json.loads((tmp_path / "training.json").read_text())["steps"] == 2
-    assert weights.read_card(tmp_path / "weights.safetensors")["steps"] == 2
-
-
-def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path, cases: Path) -> None:
-    text = with_rate(settings("train", {"train": {"steps": 1}}, **CELL, variant="fp32"), math.inf)
-    with pytest.raises(UserError, match=r"weights are no longer finite"):
-        run_train(tmp_path, cases, text)
-    assert not list(tmp_path.rglob("*.safetensors"))
 
 
 def test_volumes_that_are_no_numbers_are_a_failed_row(tmp_path: Path, cases: Path) -> None:
@@ -262,18 +227,6 @@ def test_the_archive_packs_what_the_tables_name(tmp_path: Path, drawn: list[Path
     ]
     assert "figures/a.svg" in names
     assert not [name for name in names if "secret" in name or "seed9" in name or "timestamp" in name]
-
-
-def test_training_that_diverges_says_what_to_change(tmp_path: Path, cases: Path) -> None:
-    text = settings("train", {"train": {"steps": 200}}, **CELL, variant="fp32")
-    with pytest.raises(UserError, match=r"loss is .* train\.learning_rate in config\.yaml"):
-        run_train(tmp_path, cases, with_rate(text, 1e30))
-    assert not list(tmp_path.rglob("*.safetensors"))
-
-
-def test_a_device_that_cannot_train_says_so(tmp_path: Path, cases: Path) -> None:
-    with pytest.raises(UserError, match=r"tiny cannot be trained here: TF32 .* train\.gpu and train\.variant"):
-        run_train(tmp_path, cases, settings("train", **CELL, variant="tf32"))
 
 
 def test_a_batch_of_two_draws_what_a_batch_of_one_draws(tmp_path: Path, cases: Path) -> None:

@@ -1,6 +1,7 @@
 """What goes wrong: a bad configuration is one line before the DAG, an interrupted run leaves nothing half-written."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -44,21 +45,33 @@ def test_a_bad_configuration_is_one_line(checkout: Checkout, old: str, new: str,
     assert len(printed.splitlines()) <= 5, printed
 
 
-def test_an_interrupted_run_leaves_nothing_half_written_and_a_second_one_continues(
-    checkout: Checkout, study: Checkout
+TRAINED = Path("results/train/tiny/cpu/fp32")
+TRAINING_LOG = Path("results/logs/train/tiny/cpu/fp32.log")
+
+
+def train_for(checkout: Checkout, steps: int) -> list[str]:
+    """The words of a command that trains for `steps` steps."""
+    text = (checkout.root / "tiny.yaml").read_text()
+    assert "train: {steps: 3" in text
+    (checkout.root / "long.yaml").write_text(text.replace("train: {steps: 3", f"train: {{steps: {steps}"))
+    return ["snakemake", "--profile", "local", "--cores", "2", str(TRAINED / "weights.safetensors"),
+            "--configfile", "long.yaml"]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_training_that_is_interrupted_leaves_a_checkpoint_and_a_second_run_goes_on(
+    checkout: Checkout, study: Checkout, number: signal.Signals
 ) -> None:
     shutil.copytree(study.root / "results/data", checkout.root / "results/data", dirs_exist_ok=True)
-    long = (checkout.root / "tiny.yaml").read_text().replace("train: {steps: 3", "train: {steps: 100000")
-    (checkout.root / "long.yaml").write_text(long)
-    target = "results/train/tiny/cpu/fp32/weights.safetensors"
-    log = checkout.root / "results/logs/train/tiny/cpu/fp32.log"
-    command = [str(checkout.python), "-m", "snakemake", "--profile", "local", "--cores", "2", target]
-    command += ["--configfile", "long.yaml"]
+    for old in (TRAINED, TRAINING_LOG.parent):
+        shutil.rmtree(checkout.root / old, ignore_errors=True)
+    log = checkout.root / TRAINING_LOG
     run = subprocess.Popen(
-        command,
+        [str(checkout.python), "-m", *train_for(checkout, 100_000)],
         cwd=checkout.root,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
         # A shell starts what runs in its background deaf to Ctrl-C, and the tests may be there.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -68,15 +81,32 @@ def test_an_interrupted_run_leaves_nothing_half_written_and_a_second_one_continu
         while time.monotonic() < deadline and not (log.is_file() and "training step" in log.read_text()):
             time.sleep(0.2)
         assert "training step" in log.read_text(), "the training did not begin"
-        os.killpg(run.pid, signal.SIGINT)  # what Ctrl-C in a terminal does
-        assert run.wait(timeout=60) != 0
+        os.killpg(run.pid, number)  # SIGINT is what Ctrl-C in a terminal does, SIGTERM what a scheduler does
+        _, errors = run.communicate(timeout=60)
+        assert run.returncode != 0
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(run.pid, signal.SIGKILL)
     assert not list((checkout.root / "results/train").rglob("*.safetensors"))
-    second = checkout.snakemake(target)
+    newest = max((checkout.root / TRAINED).glob("checkpoints/*/*"))
+    step = int(newest.stem.removeprefix("step-"))
+    said = f"tiny: stopped at step {step} of 100000; the same command goes on from there"
+    assert said in errors, "a line for the user"
+    assert "Traceback" not in log.read_text()
+    assert said in json.loads((checkout.root / TRAINED / "status.json").read_text())["reason"]
+    second = subprocess.run(
+        [str(checkout.python), "-m", *train_for(checkout, step + 3)],
+        cwd=checkout.root,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert second.returncode == 0, second.stdout + second.stderr
-    assert (checkout.root / target).is_file()
+    assert f"going on after step {step} of {step + 3}" in log.read_text()
+    record = json.loads((checkout.root / TRAINED / "training.json").read_text())
+    assert (record["steps"], record["continued_after_step"]) == (step + 3, step)
+    assert json.loads((checkout.root / TRAINED / "status.json").read_text())["status"] == "ok"
+    assert not list((checkout.root / TRAINED).rglob(".*.*.pt"))
 
 
 def test_a_job_is_refused_when_its_code_was_edited_in_the_queue(checkout: Checkout) -> None:

@@ -29,9 +29,15 @@ EDITS = {
     ),
     "the noise": ("meddpm/diffusion/noise.py", "import numpy", "NEW = 1\nimport numpy", SAMPLE | QUALITY | PAGE),
     "the training loop": (
-        "meddpm/training.py",
+        "meddpm/training/loop.py",
         "LOG_EVERY_S = 5.0",
         "LOG_EVERY_S = 6.0",
+        {"train": 1} | SAMPLE | QUALITY | PAGE,
+    ),
+    "the training step": (
+        "meddpm/training/step.py",
+        "\nclass ",
+        "\nNEW = 1\n\n\nclass ",
         {"train": 1} | SAMPLE | QUALITY | MEASURED | PAGE,
     ),
     "the timing": ("meddpm/bench.py", "GIB = 2**30", "GIB = 2.0**30", BENCH | {"environment_table": 1} | PAGE),
