@@ -239,12 +239,14 @@ def test_without_tissues_likeness_and_background_are_left() -> None:
 
 
 def test_tissues_of_a_dataset_are_known_while_its_labels_stay_apart() -> None:
-    dataset = DatasetConfig()
+    dataset = DatasetConfig(lesion_every=4)
     assert dict(tissues_of(dataset)) == TISSUES
     assert [name for name, _ in tissues_of(dataset)] == ["csf", "grey", "white"]
     assert dict(tissues_of(dataclasses.replace(dataset, remap={1: 7, 2: 1}))) == {"csf": 7, "grey": 1, "white": 3}
     for remap in ({1: 1, 2: 1, 3: 1}, {1: 4, 2: 4, 3: 4}, {4: 3}, {1: 0}, {0: 2}):
         assert tissues_of(dataclasses.replace(dataset, remap=remap)) == [], remap
+    without_lesions = dataclasses.replace(dataset, remap={4: 3}, lesion_every=0)
+    assert dict(tissues_of(without_lesions)) == TISSUES
 
 
 def test_rows_fit_the_quality_table(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ SKIPPING = [name for name, kind in KINDS.items() if kind.can_skip_first]
 # numpy's notes to diffusers on converting tensors to arrays.
 pytestmark = pytest.mark.filterwarnings("ignore:__array:DeprecationWarning")
 
-MODEL = PRESETS["demo"]
+MODEL = dataclasses.replace(PRESETS["demo"], prediction="epsilon")
 MEAN, DEVIATION = 0.2, 0.1
 """Each voxel of the toy data is normal with these."""
 

@@ -1,6 +1,5 @@
 """Which model a file's weights fit, and where they differ. Imports torch only where it builds a network."""
 
-import functools
 import math
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from meddpm.model.formats.keys import shown
 from meddpm.model.presets import PRESETS
 
 
-@functools.cache
 def shapes(model: ModelConfig) -> Shapes:
     """Key and shape of every weight of the network of `model`, found without allocating it."""
     import torch
