@@ -11,7 +11,7 @@ from pathlib import Path
 import nibabel
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
+from matplotlib.colors import ListedColormap, to_hex
 from matplotlib.figure import Figure
 
 from meddpm.config import UserError
@@ -70,6 +70,14 @@ class Grid:
     def shown(self) -> int:
         """Number of pairs of case and seed in the grid."""
         return len(self.strips)
+
+    @property
+    def colours(self) -> dict[int, str]:
+        """The labels that can be seen in the label maps, and the colour of each."""
+        maps = [picture for strip in self.strips for picture in strip.pictures if picture.labels]
+        seen = {int(label) for each in maps for plane in each.planes.values() for label in np.unique(plane)}
+        last = LABEL_COLOURS.N - 1
+        return {label: to_hex(LABEL_COLOURS(min(label, last))).upper() for label in sorted(seen - {0})}
 
 
 def read_upright(path: Path) -> Volume:

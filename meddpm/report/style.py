@@ -18,6 +18,7 @@ from meddpm.files import replacing
 
 # Okabe and Ito (2008), told apart with any colour vision; black and yellow left out, which vanish in text or on white.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7F7F7F")
+COLOUR_NAMES = dict(zip(PALETTE, ("blue", "orange", "green", "pink", "light blue", "red", "grey"), strict=True))
 OTHER = "#C9CED6"
 # Categories of kernels.csv that often take long; the gradients are shades of the forward convolution's blue.
 CATEGORY_COLOURS = {

@@ -100,6 +100,29 @@ def test_a_volume_that_cannot_be_read_is_said_and_not_hidden(tmp_path):
     assert [p.note for p in grid.strips[0].pictures[2:6]] == ["", "cannot be read", "cannot be read", "another shape"]
 
 
+def picture(title: str, labels: bool = False) -> slices.Picture:
+    planes = {name: np.array([[0, 2], [3, 9]]) for name in slices.PLANES}
+    return slices.Picture(title, planes, dict.fromkeys(slices.PLANES, 1.0), labels=labels)
+
+
+def test_the_legend_has_the_colour_that_each_label_is_drawn_in():
+    strip = slices.Strip("a", "0", [picture("label map", labels=True), picture("fp32")])
+    colours = slices.Grid("m", "g", "s", [strip], 1, 1).colours
+    # A label beyond the last colour is drawn in the last one.
+    assert colours == {2: style.PALETTE[1], 3: style.PALETTE[2], 9: style.PALETTE[-1]}
+    assert [style.COLOUR_NAMES[colour] for colour in colours.values()] == ["orange", "green", "grey"]
+
+
+@pytest.mark.parametrize(("cases", "pictures", "lying"), [(4, 3, True), (2, 9, False), (1, 3, False), (2, 2, True)])
+def test_few_pictures_of_several_cases_lie_on_their_side(cases, pictures, lying):
+    titles = ["label map", *(f"variant {number}" for number in range(1, pictures))]
+    strips = [slices.Strip(str(case), "0", [picture(title) for title in titles]) for case in range(cases)]
+    figure = slices.draw(slices.Grid("m", "g", "s", strips, cases, 1))
+    assert sum(bool(axes.images) for axes in figure.axes) == cases * 3 * pictures
+    grid = figure.axes[0].get_gridspec()
+    assert (grid.nrows, grid.ncols) == ((pictures, cases * 3) if lying else (cases * 3, pictures))
+
+
 def test_without_cases_the_samples_are_still_shown(tmp_path):
     inputs = write_run(tmp_path)
     (grid,) = slices.grids(inputs.samples, {}, 1)
