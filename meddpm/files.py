@@ -34,6 +34,24 @@ def replacing(target: Path | str) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def remove_abandoned(folder: Path) -> None:
+    """Remove what `replacing` left in `folder` when its process was killed; files of living processes stay."""
+    for path in folder.glob(".*.*"):
+        process = path.name.split(".")[1]
+        if process.isdigit() and path.is_file() and not _lives(int(process)):
+            path.unlink(missing_ok=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OverflowError, PermissionError):
+        return True
+    return True
+
+
 def write_text(target: Path | str, text: str) -> None:
     """Write `text` as UTF-8, atomically."""
     with replacing(target) as temporary:

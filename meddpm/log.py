@@ -13,8 +13,12 @@ from meddpm.config import UserError
 
 Item = TypeVar("Item")
 
-# What a full disk, a read-only one and missing permissions say: the user's to mend.
-REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
+# What a full disk, a read-only one, missing permissions and a folder in a file's place say: the user's to mend.
+REFUSED = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+    *(errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.EISDIR, errno.ENOTDIR, errno.EEXIST),
+}
 
 logger = logging.getLogger("meddpm")
 

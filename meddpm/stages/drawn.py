@@ -14,6 +14,8 @@ from meddpm.quality.pairing import Cell, Seeds
 from meddpm.status import OK
 from meddpm.tables import Row
 
+COLUMNS = {"case", "seed", "file", "sha256", "status", "reason"}
+
 
 @dataclass(frozen=True)
 class Drawn:
@@ -51,9 +53,12 @@ class Drawn:
 def read(path: Path | str) -> Drawn:
     """Read the samples.csv of a cell. Raises UserError where it is none, or lists no volume."""
     path = Path(path)
-    with open(path, newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    if any(None in row.values() or Path(row["file"]).name != row["file"] for row in rows):
+    try:
+        with open(path, newline="", encoding="utf-8") as stream:
+            rows = list(csv.DictReader(stream))
+    except (FileNotFoundError, UnicodeDecodeError):
+        rows = [{}]
+    if any(not row.keys() >= COLUMNS or None in row.values() or Path(row["file"]).name != row["file"] for row in rows):
         raise UserError(f"{path}: is no list of samples as the sample stage writes it; draw them again")
     if not rows:
         raise UserError(f"{path}: lists no volume; draw them again")
@@ -73,6 +78,6 @@ def require_same(one: Drawn, other: Drawn) -> None:
 
 
 def _tensor(row: Row) -> np.ndarray:
-    if sha256(row["file"]) != row["sha256"]:
-        raise UserError(f"{row['file']}: has changed since samples.csv was written; draw it again")
+    if not row["file"].is_file() or sha256(row["file"]) != row["sha256"]:
+        raise UserError(f"{row['file']}: is gone or has changed since samples.csv was written; draw it again")
     return volumes.to_tensor_axes(volumes.read_image(row["file"])[0])

@@ -35,7 +35,7 @@ def device_errors() -> Iterator[None]:
     """Turn an error of the device or of a compiler into CannotRun with status failed; the traceback goes to the log."""
     try:
         yield
-    except torch.OutOfMemoryError as error:
+    except (torch.OutOfMemoryError, MemoryError) as error:
         logger.exception("out of memory")
         raise CannotRun(FAILED, f"out of memory: {first_line(error)}") from None
     except torch.AcceleratorError as error:

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch
 from meddpm import data, device, interrupt, provenance, variants
 from meddpm.config import GpuConfig, ModelConfig, TrainConfig, UserError, VariantConfig, to_mapping
 from meddpm.data import conditions, manifest, volumes
-from meddpm.files import write_csv, write_json
+from meddpm.files import remove_abandoned, sha256, write_csv, write_json
 from meddpm.log import REFUSED, logger
 from meddpm.model import build_model, weights
 from meddpm.model.checkpoints import Checkpoints
@@ -19,7 +21,7 @@ from meddpm.stages.job import Job, folder
 from meddpm.stages.network import device_errors
 from meddpm.status import FAILED, OK, CannotRun
 from meddpm.training.batches import Batches
-from meddpm.training.loop import Diverged, Run, Stopped, TrainingResult, train
+from meddpm.training.loop import ENTRIES, Diverged, Run, Stopped, TrainingResult, train
 
 STATUS_FILE = "status.json"
 ONE_CASE = "one case only: the network learns this volume by heart and nothing about others"
@@ -33,49 +35,60 @@ def run(
     """Train on the cases of `cases` (cases.tsv); write weights to `target`, losses to `curve`, facts to `record`.
 
     Checkpoints lie under checkpoints/ beside `target`, in a folder of this run alone: the digest of its settings and
-    its cases. One that is there is continued. The weights are kept a second time under kept/<digest of the settings>/,
-    where a rerun with other code or settings does not replace them. status.json says how the last run ended.
-    Raises UserError when the training cannot end well: nothing after it could run.
+    its cases. One that is there is continued. The weights are kept a second time under kept/, in a folder named by the
+    digest of settings and cases, where a rerun with others does not replace them. status.json says how the last run
+    ended. Raises UserError when the training cannot end well: nothing after it could run.
     """
-    job = Job.parse("train", settings)
+    place = folder(target)
+    (place / STATUS_FILE).unlink(missing_ok=True)  # that of the run before
+    remove_abandoned(place)
     torch.set_num_threads(threads)
-    how = job.get("train", TrainConfig)
-    rows = manifest.read(cases)
-    checkpoints = Checkpoints(folder(target) / "checkpoints" / _identity(job, how, cases), how.keep_checkpoints)
-    (folder(target) / STATUS_FILE).unlink(missing_ok=True)  # that of the run before
+    checkpoints = None
     try:
-        facts, result = _train(job, how, Path(cases), rows, checkpoints)
-        kept = folder(target) / "kept" / provenance.text_digest(settings) / Path(target).name
-        for path in (kept, Path(target)):
-            weights.save(path, result.weights, facts)
-        points = ({"step": number, "loss": f"{loss:.6f}"} for number, loss in enumerate(result.losses, 1))
-        write_csv(curve, ["step", "loss"], points)
-        write_json(record, facts)
+        job = Job.parse("train", settings)
+        how = job.get("train", TrainConfig)
+        rows = manifest.read(cases)
+        if not rows:
+            raise UserError(f"{cases}: lists no case; a training needs one or more")
+        checkpoints = Checkpoints(place / "checkpoints" / _identity(job, how, cases), how.keep_checkpoints)
+        with interrupt.noted() as asked:
+            facts, result = _train(job, how, Path(cases), rows, checkpoints, asked)
+            kept = place / "kept" / _digest(settings, cases) / Path(target).name
+            for path in (kept, Path(target)):
+                weights.save(path, result.weights, facts)
+            points = ({"step": number, "loss": f"{loss:.6f}"} for number, loss in enumerate(result.losses, 1))
+            write_csv(curve, ["step", "loss"], points)
+            write_json(record, facts)
     except (CannotRun, Diverged, Stopped, OSError, UserError) as error:
         if isinstance(error, OSError) and error.errno not in REFUSED:
             raise
-        raise _ended(job, error, checkpoints, folder(target)) from None
-    write_json(folder(target) / STATUS_FILE, {"status": OK, "reason": "", "step": facts["steps"]})
+        last = checkpoints.last if checkpoints else None
+        raise _ended(json.loads(settings)["model"], error, last, place) from None
+    write_json(place / STATUS_FILE, {"status": OK, "reason": "", "step": facts["steps"]})
 
 
 def _train(
-    job: Job, how: TrainConfig, cases: Path, rows: list[manifest.CaseRow], checkpoints: Checkpoints
+    job: Job,
+    how: TrainConfig,
+    cases: Path,
+    rows: list[manifest.CaseRow],
+    checkpoints: Checkpoints,
+    asked: Callable[[], str | None],
 ) -> tuple[dict[str, Any], TrainingResult]:
     """The facts of the training, which become the card of the weights, and its result."""
     config = job.get("model_config", ModelConfig)
     if len(rows) == 1:
         logger.warning("%s: %s", cases, ONE_CASE)
-    images, labels = _tensors(cases, rows, config)
     where = device.resolve(job.get("gpu_config", GpuConfig))
     torch.manual_seed(how.seed)
     with (
         variants.applied(job.get("variant_config", VariantConfig), where, training=True) as applied,
         device_errors(),
-        interrupt.noted() as asked,
     ):
         logger.info("training on %s with %s", device.name(where), applied.flags())
+        images, labels = _tensors(cases, rows, config, asked)
         under_way = Run(build_model(config), config, how, applied, Batches(images, labels, config, how, applied))
-        saved = checkpoints.newest(how.steps)
+        saved = checkpoints.newest(how.steps, ENTRIES)
         if saved:
             under_way.restore(saved)
             logger.info("going on after step %d of %d, from %s", saved["step"], how.steps, checkpoints.folder)
@@ -92,8 +105,10 @@ def _train(
         "loss_averaged_over": ends,
         "continued_after_step": saved["step"] if saved else 0,
         "device_name": device.name(where),
-        "dataset": rows[0].notes,
+        "dataset": _described(rows),
+        "dataset_name": cases.parent.name,
         "cases": len(rows),
+        "cases_sha256": sha256(cases),
         "note": ONE_CASE if len(rows) == 1 else "",
         "settings": to_mapping(how),
         "preset": to_mapping(config),
@@ -112,25 +127,38 @@ def _identity(job: Job, how: TrainConfig, cases: Path | str) -> str:
     except CannotRun:
         kind = "none"
     values = {**job.values, "train": to_mapping(fixed), "kind": kind}
-    return provenance.text_digest(json.dumps(values, sort_keys=True) + Path(cases).read_text(encoding="utf-8"))
+    return _digest(json.dumps(values, sort_keys=True), cases)
 
 
-def _ended(job: Job, error: Exception, checkpoints: Checkpoints, target: Path) -> UserError:
-    """What the user reads of a training that ended before its end; status.json beside the weights says it too."""
-    model = job.values["model"]
+def _digest(settings: str, cases: Path | str) -> str:
+    return provenance.text_digest(settings + Path(cases).read_text(encoding="utf-8"))
+
+
+def _described(rows: list[manifest.CaseRow]) -> str:
+    """What the cases are: each note of the table, with the number of cases that have it."""
+    counted = Counter(row.notes for row in rows)
+    return "; ".join(f"{count} of {len(rows)} cases: {note}" for note, count in counted.items())
+
+
+def _ended(model: str, error: Exception, last: Path | None, target: Path) -> UserError:
+    """What the user reads of a training that ended before its end; status.json beside the weights says it too.
+
+    `last` is the last checkpoint that is whole.
+    """
     if isinstance(error, CannotRun):
         text = f"{model} cannot be trained here: {error}; see train.gpu, train.variant and train.batch in config.yaml"
         status = error.status
     elif isinstance(error, OSError):
-        place = error.filename or checkpoints.folder
-        text, status = f"{place}: {error.strerror or error}; make room or mend the permissions", FAILED
+        text, status = (
+            f"{error.filename or target}: {error.strerror or error}; make room or mend the permissions",
+            FAILED,
+        )
     elif isinstance(error, UserError):
         text, status = str(error), FAILED
     elif isinstance(error, Stopped):
         text, status = f"{model}: {error}; the same command goes on from there", FAILED
     else:
         text, status = f"{model}: {error}: lower train.learning_rate in config.yaml", FAILED
-    last = checkpoints.latest()
     if last:
         text += f" (last good checkpoint: {last})"
     try:
@@ -140,14 +168,21 @@ def _ended(job: Job, error: Exception, checkpoints: Checkpoints, target: Path) -
     return UserError(text)
 
 
-def _tensors(cases: Path, rows: list[manifest.CaseRow], config: ModelConfig) -> tuple[torch.Tensor, torch.Tensor]:
+def _tensors(
+    cases: Path, rows: list[manifest.CaseRow], config: ModelConfig, asked: Callable[[], str | None]
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Images (N, C, D, W, H) float32 in [-1, 1] and label maps (N, D, W, H) uint8 of every case."""
     images, labels = [], []
     for row in rows:
+        if asked():
+            raise Stopped(f"stopped after {len(images)} of {len(rows)} cases were read")
         case = data.load_case(cases, row)
         if case.image is None:
             raise UserError(f"{cases}: {row.id} has no image; a training needs one for each case")
-        conditions.require_size(case.label, config)
+        try:
+            conditions.require_size(case.label, config)
+        except UserError as error:
+            raise UserError(f"{cases}: {row.id}: {error}") from None
         images.append(volumes.to_tensor_axes(case.image))
         labels.append(volumes.to_tensor_axes(case.label)[0])
     return torch.from_numpy(np.stack(images)), torch.from_numpy(np.stack(labels))

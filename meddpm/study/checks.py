@@ -80,14 +80,24 @@ def _check_datasets(study: Study) -> None:
 
 def _check_model(study: Study, name: str, root: Path) -> None:
     model = study.models[name]
+
+    def drawn_with(dataset: str) -> set[int]:
+        """The labels that the model is shown of a dataset."""
+        return set(labels(study.datasets[dataset])) & set(model.config.condition_labels)
+
     for dataset in model.datasets:
-        there = set(labels(study.datasets[dataset]))
-        if not there & set(model.config.condition_labels):
-            listed = ", ".join(str(label) for label in sorted(there))
+        if not drawn_with(dataset):
+            listed = ", ".join(str(label) for label in sorted(set(labels(study.datasets[dataset]))))
             raise ConfigError(
                 f"models.{name}.condition_labels: {list(model.config.condition_labels)}, but the labels of {dataset} "
                 f"are {listed}; right would be one of these, or a remap of the dataset"
             )
+    unseen = drawn_with(model.dataset) - drawn_with(model.training_dataset) if model.trains else set()
+    if unseen:
+        raise ConfigError(
+            f"models.{name}.training_dataset: {model.training_dataset} never shows the label {min(unseen)} that "
+            f"{model.dataset} has; right would be one that does"
+        )
     if model.trains and model.config.image_channels != 1:
         raise ConfigError(
             f"models.{name}.weights: train needs {model.config.image_channels} images a case and "

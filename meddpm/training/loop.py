@@ -1,5 +1,6 @@
 """The training loop: batches in, weights out, with progress; it continues where an earlier run was stopped."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ DIVERGED = 10.0
 RECENT = 20
 
 State = dict[str, Any]
+ENTRIES = ("step", "seconds", "losses", "model", "ema", "ema_updates", "optimizer", "scaler", "random")
+"""What a state holds."""
 
 
 class Diverged(Exception):
@@ -86,13 +89,15 @@ class Run:
         limit = self.settings.max_seconds
         return self.number >= self.settings.steps or (limit is not None and self.seconds >= limit)
 
-    def check(self) -> None:
-        """Raise Diverged if the loss is not finite or has risen too far."""
+    def look(self, losses: list[float]) -> None:
+        """Take in the `losses` of the last steps. Raises Diverged if one is not finite or they have risen too far."""
+        self.losses += losses
+        for number, loss in enumerate(losses, self.number - len(losses) + 1):
+            if not math.isfinite(loss):
+                raise Diverged(f"the loss is {loss} at step {number}")
         # The first loss alone: a learning rate that is far too large ruins the second one already.
         recent, began = self.losses[-RECENT:], self.losses[0]
         loss = sum(recent) / len(recent)
-        if not loss < float("inf"):  # a NaN fails too
-            raise Diverged(f"the loss is {loss} at step {self.number}")
         if len(self.losses) >= 2 * RECENT and loss > DIVERGED * began:
             raise Diverged(f"the loss rose from {began:.3g} to {loss:.3g} by step {self.number}")
 
@@ -136,11 +141,11 @@ def train(
         now = time.monotonic()
         if not (stopping or due or run.number == run.settings.steps or now - looked >= LOOK_EVERY_S):
             continue
-        run.losses += torch.stack(pending).tolist()  # waits for the device
+        losses = torch.stack(pending).tolist()  # waits for the device
         pending.clear()
         looked = now = time.monotonic()
         run.seconds = before + now - begun
-        run.check()
+        run.look(losses)
         if now - logged >= LOG_EVERY_S or run.over():
             logged = now
             run.log((run.number - first) / (now - begun))

@@ -3,7 +3,9 @@
 import errno
 import io
 import logging
+import math
 import os
+import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -39,9 +41,9 @@ def name(step: int) -> str:
 def test_a_state_comes_back_to_the_bit(tmp_path: Path) -> None:
     kept = Checkpoints(tmp_path / "run", keep=2)
     assert kept.newest(100) is None
-    assert kept.latest() is None
+    assert kept.last is None
     written = state(7)
-    assert kept.save(7, written) == kept.latest() == tmp_path / "run" / name(7)
+    assert kept.save(7, written) == kept.last == tmp_path / "run" / name(7)
     assert equal(kept.newest(100), written)
     assert names(tmp_path / "run") == [name(7)]
 
@@ -134,11 +136,54 @@ def test_files_of_other_names_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_run_left_half_written_goes_with_the_next_one(tmp_path: Path) -> None:
-    (tmp_path / f".12345.{name(3)}").write_bytes(b"half")
-    kept = Checkpoints(tmp_path, 2)
-    assert kept.newest(100) is None
-    kept.save(4, state(4))
-    assert names(tmp_path) == [name(4)]
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for process in (gone.pid, os.getpid()):
+        (tmp_path / f".{process}.{name(3)}").write_bytes(b"half")
+    assert Checkpoints(tmp_path, 2).newest(100) is None
+    assert names(tmp_path) == [f".{os.getpid()}.{name(3)}"], "that of a living run stays"
+
+
+def test_the_last_one_is_the_last_that_is_whole_for_certain(tmp_path: Path) -> None:
+    Checkpoints(tmp_path, 3).save(4, state(4))
+    (tmp_path / name(9)).write_bytes(b"no checkpoint")
+    kept = Checkpoints(tmp_path, 3)
+    kept.newest(100)
+    assert kept.last == tmp_path / name(4)
+    kept.save(5, state(5))
+    assert kept.last == tmp_path / name(5)
+
+
+@pytest.mark.parametrize(
+    "other", [{"step": 10}, torch.zeros(3), {"model": {"a": torch.tensor([math.nan])}, "ema": {}, "step": 10}]
+)
+def test_what_is_no_state_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture, other: Any) -> None:
+    kept = Checkpoints(tmp_path, 3)
+    whole = {"step": 4, "model": {"a": torch.zeros(2)}, "ema": {"a": torch.zeros(2)}}
+    kept.save(4, whole)
+    kept.save(10, other)
+    assert kept.newest(100, ("step", "model", "ema"))["step"] == 4
+    assert f"{name(10)} cannot be read" in caplog.text
+
+
+def test_a_folder_of_the_name_of_a_checkpoint_is_none(tmp_path: Path) -> None:
+    (tmp_path / name(1)).mkdir()
+    kept = Checkpoints(tmp_path, 1)
+    for step in (2, 3):
+        kept.save(step, state(step))
+    assert kept.newest(100)["step"] == 3
+
+
+def test_too_little_memory_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Checkpoints(tmp_path, 1)
+    kept.save(2, state(2))
+
+    def load(*_: Any, **__: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(torch, "load", load)
+    with pytest.raises(MemoryError):
+        kept.newest(100)
 
 
 class HalfWritten(io.FileIO):

@@ -98,6 +98,11 @@ FAULTS = [
     ("train.steps", 3.0, ["train.steps", "3.0", "a whole number"]),
     ("train.seed", 10**30, ["train.seed", "or less"]),
     ("models.demo.condition_labels", [9], ["models.demo.condition_labels", "[9]", "icbm152", "1, 2, 3"]),
+    (
+        "models.demo",
+        {"preset": "demo", "dataset": "icbm152", "training_dataset": "icbm152_head", "weights": "train"},
+        ["models.demo.training_dataset", "icbm152_head never shows the label 2"],
+    ),
     ("models.demo.weights", "results/train/demo/local/fp32/config.yaml", ["models.demo.weights", "not there"]),
     ("gpus.local", {"device_name": "A100("}, ["gpus.local.device_name", "A100(", "regular expression"]),
     ("datasets.icbm152.remap", {-1: 2}, ["datasets.icbm152.remap", "-1", "a whole number from 0"]),

@@ -1,6 +1,7 @@
 """The train stage: what it leaves behind when it ends well, when it is stopped or killed, and when something fails."""
 
 import contextlib
+import dataclasses
 import json
 import logging
 import math
@@ -26,7 +27,7 @@ from meddpm import interrupt, provenance, study, variants
 from meddpm.config import TrainConfig, UserError, repository_root
 from meddpm.data import manifest, volumes
 from meddpm.data.volumes import Case
-from meddpm.files import write_json
+from meddpm.files import sha256, write_json
 from meddpm.model import weights
 from meddpm.model.checkpoints import Checkpoints
 from meddpm.stages import train
@@ -220,7 +221,8 @@ def test_a_dataset_of_one_case_is_trained_with_a_warning(tmp_path: Path, caplog:
 
 def stop_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Be asked to stop during step `step`, once."""
-    asked = iter([False] * (step - 1) + [True])
+    before = 2  # it is asked before each of the two cases is read, too
+    asked = iter([False] * (before + step - 1) + [True])
 
     @contextmanager
     def noted() -> Iterator[Callable[[], bool]]:
@@ -467,7 +469,56 @@ def test_a_case_without_an_image_is_refused(tmp_path: Path) -> None:
 def test_cases_of_another_size_are_refused(tmp_path: Path, cases: Path) -> None:
     values = json.loads(settings())
     values["model_config"]["size"] = [16, 8, 8]
-    failed(tmp_path, cases, json.dumps(values), "8x8x8 voxels does not fit a model of 16x8x8")
+    failed(tmp_path, cases, json.dumps(values), f"{cases}: case-0: ", "8x8x8 voxels does not fit a model of 16x8x8")
+
+
+def test_other_data_keeps_the_weights_before_under_another_name(tmp_path: Path, cases: Path) -> None:
+    run(tmp_path, cases, settings())
+    run(tmp_path, make_cases(tmp_path / "other", seed=5), settings())
+    assert len(list((tmp_path / "kept").iterdir())) == 2
+
+
+def test_the_card_says_what_every_case_is_and_where_the_data_is_from(tmp_path: Path) -> None:
+    table = make_cases(tmp_path / "mine", count=3)
+    rows = manifest.read(table)
+    manifest.write(table, [*rows[:2], dataclasses.replace(rows[2], notes="with a lesion")])
+    run(tmp_path, table, settings())
+    card = weights.read_card(tmp_path / "weights.safetensors")
+    assert card["dataset"] == "2 of 3 cases: made up; 1 of 3 cases: with a lesion"
+    assert (card["dataset_name"], card["cases_sha256"]) == ("mine", sha256(table))
+
+
+def test_an_empty_table_is_refused_and_the_status_of_before_does_not_stay(tmp_path: Path, cases: Path) -> None:
+    run(tmp_path, cases, settings())
+    table = make_cases(tmp_path / "none", count=0)
+    with pytest.raises(UserError, match=r"cases\.tsv: lists no case"):
+        run(tmp_path, table, settings())
+    assert status(tmp_path)["status"] == "failed"
+
+
+def test_too_little_memory_for_the_cases_is_a_line(
+    tmp_path: Path, cases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load_case(*_: Any) -> Case:
+        raise MemoryError
+
+    monkeypatch.setattr(train.data, "load_case", load_case)
+    failed(tmp_path, cases, settings(), "tiny cannot be trained here: out of memory")
+
+
+def test_a_stop_while_the_cases_are_read_is_one_line(
+    tmp_path: Path, cases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_at(0, monkeypatch)
+    failed(tmp_path, cases, settings(), "stopped after 1 of 2 cases were read")
+
+
+def test_what_a_killed_run_left_of_its_weights_is_removed(tmp_path: Path, cases: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    (tmp_path / f".{gone.pid}.weights.safetensors").write_bytes(b"half")
+    run(tmp_path, cases, settings())
+    assert half_written(tmp_path) == []
 
 
 def test_a_table_that_is_not_there_is_one_line(tmp_path: Path) -> None:
@@ -551,7 +602,7 @@ def test_an_end_on_a_full_device_is_a_line_and_can_be_made_up(
     tmp_path: Path, cases: Path, unbroken: Path, file: str
 ) -> None:
     text = settings()
-    kept = tmp_path / "kept" / provenance.text_digest(text) / "weights.safetensors"
+    kept = tmp_path / "kept" / provenance.text_digest(text + cases.read_text()) / "weights.safetensors"
     target = {"kept": kept, "weights": tmp_path / "weights.safetensors", "loss.csv": tmp_path / "loss.csv"}[file]
     full_device(target)
     failed(tmp_path, cases, text, *FULL_DISK)

@@ -197,12 +197,20 @@ def test_a_loss_that_explodes_but_stays_finite_ends_the_training() -> None:
 )
 def test_a_loss_is_lost_when_it_is_tenfold_for_long(losses: list[float], lost: bool) -> None:
     with fresh(PLAIN) as run:
-        run.losses = losses
+        run.number = len(losses)
+        run.losses = losses[:-1]
         if lost:
             with pytest.raises(Diverged):
-                run.check()
+                run.look(losses[-1:])
         else:
-            run.check()
+            run.look(losses[-1:])
+
+
+def test_the_step_of_a_loss_that_is_no_number_is_named_though_others_follow() -> None:
+    with fresh(PLAIN) as run:
+        run.number = 10
+        with pytest.raises(Diverged, match="the loss is nan at step 8"):
+            run.look([1.0, 1.0, math.nan, 1.0, 1.0])
 
 
 @pytest.mark.parametrize("what", ["model", "average"])
