@@ -120,7 +120,7 @@ def _check_weights(model: StudyModel, where: str, root: Path) -> None:
                 f"{where}: {SHIPPED}, but the preset {model.preset} has none (those that have: {there or 'none'}); "
                 "right would be train, random or a file of weights"
             )
-    if not file.is_file():
+    if not os.path.isfile(file):  # never raises, whatever the path
         raise ConfigError(
             f"{where}: {model.weights} is not there; right would be train, random, shipped or a file of weights "
             "(safetensors, or of torch.save)"

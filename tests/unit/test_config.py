@@ -89,6 +89,7 @@ FAULTS = [
     ("models.demo.size", [48, 48], ["models.demo.size", "2 entries", "3"]),
     ("models.demo.base_channels", 40, ["models.demo.base_channels", "40", "32"]),
     ("models.demo.weights", "nowhere.safetensors", ["models.demo.weights", "nowhere.safetensors", "not there"]),
+    ("models.demo.weights", "a" * 300, ["models.demo.weights", "not there"]),
     ("datasets.icbm152.remap", {"1": 300}, ["datasets.icbm152.remap.1", "300", "255 or less"]),
     ("sample.cases", 9, ["sample.cases", "9", "icbm152"]),
     ("sample.seeds", [], ["sample.seeds", "0 entries", "at least 1"]),
