@@ -34,7 +34,8 @@ def save(
     """Write the weights of `model` (a network or its state dict) and `card` to `path`, atomically.
 
     `dtype` converts the floating-point weights, e.g. to torch.float16 for a file of half the size.
-    `texts` go into the file's metadata beside the card.
+    `texts` go into the file's metadata beside the card. Raises UserError, and writes nothing, if `load` could not read
+    the file: a tensor has a name or a type that the format does not know, or card and texts are too long.
     """
     state = model.state_dict() if isinstance(model, torch.nn.Module) else model
     tensors = {}
@@ -46,6 +47,13 @@ def save(
     content = serialised(tensors, metadata={"card": json.dumps(card, sort_keys=True), **(texts or {})})
     with replacing(path) as temporary:
         temporary.write_bytes(content)
+        try:
+            header.read(temporary)
+        except header.Unreadable as error:
+            raise UserError(
+                f"{path}: cannot be written so that it can be read ({error.why}); "
+                "a tensor's name or type or the length of the card and texts is the cause: leave that out"
+            ) from None
 
 
 def load(path: Path | str, model: torch.nn.Module, steps: int | None = None) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from tests.unit.weights_fixture import CARD, TINY, State, Trap, checkpoint, entr
 
 GOLDEN = repository_root().parent / "shared" / "golden"
 EMA = network(2).state_dict()
+FLOAT4 = torch.zeros(1, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
 
 
 def loaded(path: Path, steps: int | None = TINY.steps) -> State:
@@ -275,6 +276,33 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     refused(path)
 
 
+def test_a_name_that_is_too_long_is_one_line(tmp_path: Path) -> None:
+    refused(tmp_path / ("x" * 300), "cannot be read (File name too long)")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may enter every folder")
+def test_a_folder_that_may_not_be_entered_is_one_line(tmp_path: Path) -> None:
+    path = saved(tmp_path / "w.pt", EMA)
+    tmp_path.chmod(0)
+    try:
+        refused(path, "cannot be read (Permission denied)")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "w.pt")
+    # Opened for both, so that it is a wrong answer and no endless wait where the pipe is read.
+    end = os.open(tmp_path / "w.pt", os.O_RDWR)
+    os.write(end, b"x" * 64)
+    refused(tmp_path / "w.pt", "is a pipe or a device")
+    os.close(end)
+
+
+def test_a_name_that_is_not_utf8_is_read(tmp_path: Path) -> None:
+    assert_loads_ema(saved(tmp_path / "w.pt", checkpoint()).rename(tmp_path / os.fsdecode(b"\xff.pt")))
+
+
 def test_a_zip_of_other_things_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "w.pt"
     with zipfile.ZipFile(path, "w") as archive:
@@ -303,6 +331,10 @@ def test_a_zip_of_other_things_is_refused(tmp_path: Path) -> None:
         ({**EMA, "module.out.0.bias": EMA["out.0.bias"]}, ["out.0.bias and module.out.0.bias are the same weight"]),
         ({**EMA, "a\nb\x1b[31m": torch.zeros(1)}, ["1 of 126 weights differ (a\\nb\\x1b[31m is unknown)"]),
         ({**EMA, "out.2.bias": torch.zeros(1).to_sparse()}, ["out.2.bias is no plain tensor"]),
+        ({**EMA, "out.2.bias": torch.nested.nested_tensor([torch.ones(1)])}, ["out.2.bias is no plain tensor"]),
+        ({**EMA, "out.2.bias": FLOAT4}, ["no floating-point numbers", "out.2.bias"]),
+        ({**entries(EMA), "betas": FLOAT4.repeat(TINY.steps)}, ["its betas are of type torch.float4_e2m1fn_x2"]),
+        ({**entries(EMA), "betas": torch.zeros(TINY.steps, requires_grad=True)}, ["not the cosine schedule"]),
         ({**EMA, "out.2.bias": torch.zeros(1, device="meta")}, ["out.2.bias is no plain tensor"]),
         ({**EMA, "out.2.bias": torch.zeros(1).expand(10**13)}, ["out.2.bias is no plain tensor"]),
         ({"ema": EMA, "card": "[1]"}, ["its card is no JSON object"]),
@@ -317,6 +349,14 @@ def test_a_content_without_an_end_is_refused(tmp_path: Path) -> None:
     endless: dict[str, Any] = {"ema": EMA}
     endless["self"] = endless
     refused(saved(tmp_path / "w.pt", endless), "nested more than")
+    many: list[Any] = [1] * 10
+    for _ in range(8):
+        many = [many] * 10
+    refused(saved(tmp_path / "w.pt", {"ema": EMA, "many": many}), "holds more than 1000000 values")
+    many = []  # no value at all
+    for _ in range(8):
+        many = [many] * 10
+    refused(saved(tmp_path / "w.pt", {"ema": EMA, "many": many}), "holds more than 1000000 values")
     deep: list[Any] = []
     for _ in range(5000):
         deep = [deep]
@@ -349,6 +389,9 @@ ONE = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
         ({"a": {**ONE, "shape": [-1]}}, b"1234", None, "does not list tensors"),
         ({"a": {**ONE, "shape": [2]}}, b"1234", None, "does not list tensors"),
         ({"a": {**ONE, "dtype": "Q9"}}, b"1234", None, "does not list tensors"),
+        ({"a": {**ONE, "dtype": ["F32"]}}, b"1234", None, "does not list tensors"),
+        ({"a": {**ONE, "shape": [1] * 17}}, b"1234", None, "does not list tensors"),
+        ({"a": {**ONE, "shape": [2**63, 0], "data_offsets": [0, 0]}}, b"", None, "does not list tensors"),
         ({"a": {**ONE, "shape": [10**12], "data_offsets": [0, 4 * 10**12]}}, b"1234", None, "4 bytes of tensors"),
         ({"a": ONE}, b"12345678", None, "8 bytes of tensors are there, and its header lists 4"),
         ({"a": ONE, "b": ONE}, b"1234", None, "not a readable safetensors file"),
@@ -373,6 +416,29 @@ def test_a_card_that_speaks_of_another_model_stops_the_job(tmp_path: Path) -> No
         job.load(TINY, tmp_path / "w.safetensors")
     with pytest.raises(UserError, match="7 diffusion steps, and the model 8"):
         job.load(dataclasses.replace(TINY, steps=8), saved(tmp_path / "w.pt", checkpoint()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu])
+def test_what_is_saved_can_be_read(tmp_path: Path, dtype: torch.dtype) -> None:
+    weights.save(tmp_path / "w.safetensors", {"a": torch.ones(2, dtype=torch.uint8).view(dtype)}, CARD)
+    assert header.read(tmp_path / "w.safetensors").shapes == {"a": (2,)}
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "words"),
+    [
+        ({"__metadata__": torch.zeros(1)}, {}, "its metadata are no texts"),
+        ({"a": FLOAT4}, {}, "does not list tensors"),
+        ({"a": torch.zeros((1,) * 17)}, {}, "does not list tensors"),
+        ({"a": torch.zeros(1)}, {"note": "x" * header.HEADER_LIMIT}, "10000000 are the most"),
+    ],
+)
+def test_what_could_not_be_read_is_not_saved(tmp_path: Path, state: State, said: dict[str, Any], words: str) -> None:
+    weights.save(tmp_path / "w.safetensors", EMA, CARD)
+    with pytest.raises(UserError, match=rf"^{tmp_path}/w\.safetensors: cannot be written so that .*{words}.*$"):
+        weights.save(tmp_path / "w.safetensors", state, said)
+    assert_loads_ema(tmp_path / "w.safetensors")
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 # --- cards and shapes ---

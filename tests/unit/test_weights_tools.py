@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import resource
 import subprocess
 import sys
 from collections import OrderedDict
@@ -208,6 +209,12 @@ def test_the_golden_layout_is_what_safetensors_become(tmp_path: Path) -> None:
         ("odd.pt", "other.safetensors", "a.0 is a complex, which safetensors cannot hold"),
         ("w.pt", "w.pt/other.safetensors", "cannot be written"),
         ("outline.safetensors", "other.pt", "the outline of its checkpoint is damaged"),
+        ("w.pt", "x" * 300 + ".safetensors", "File name too long"),
+        ("x" * 300, "other.safetensors", "cannot be read (File name too long)"),
+        ("surrogate.pt", "other.safetensors", "holds what other.safetensors cannot"),
+        ("complex.pt", "other.safetensors", "holds what other.safetensors cannot (torch.complex128)"),
+        ("metadata.pt", "other.safetensors", "cannot be written so that it can be read"),
+        ("long.pt", "other.safetensors", "cannot be written so that it can be read"),
     ],
 )
 def test_what_cannot_be_converted_is_one_line(tmp_path: Path, source: str, target: str, words: str) -> None:
@@ -221,6 +228,10 @@ def test_what_cannot_be_converted_is_one_line(tmp_path: Path, source: str, targe
     (tmp_path / "link.safetensors").symlink_to(tmp_path / "w.pt")
     with_code(tmp_path / "evil.pt", tmp_path / "trap")
     saved(tmp_path / "odd.pt", {"ema": EMA, "a": [1j]})
+    saved(tmp_path / "surrogate.pt", {"ema": {**EMA, "\ud800": torch.zeros(1)}})
+    saved(tmp_path / "complex.pt", {"ema": EMA, "a": torch.zeros(1, dtype=torch.complex128)})
+    saved(tmp_path / "metadata.pt", {"ema": {"__metadata__": torch.zeros(1)}})
+    saved(tmp_path / "long.pt", {"ema": EMA, "losses": "x" * header.HEADER_LIMIT})
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
     for force in ([], ["--force"]):
         if force and source == "w.pt" and target == "there.safetensors":
@@ -259,6 +270,18 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         conversion.convert(tmp_path / "w.safetensors", tmp_path / "w.pt", force=True)
     assert (tmp_path / "w.pt").read_text() == "mine"
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_the_system_says_of_a_failed_write_is_said(tmp_path: Path) -> None:
+    weights.save(tmp_path / "w.safetensors", EMA, CARD)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
+    try:
+        with pytest.raises(UserError, match=r"w\.pt: cannot be written \(.*File too large"):
+            conversion.convert(tmp_path / "w.safetensors", tmp_path / "w.pt")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize(
@@ -310,6 +333,43 @@ def test_halving_refuses_what_half_precision_cannot_hold(tmp_path: Path) -> None
     weights.save(tmp_path / "w.safetensors", state, CARD)
     with pytest.raises(UserError, match=r"out\.2\.bias has values that fp16 cannot hold"):
         conversion.halve(tmp_path / "w.safetensors", tmp_path / "h.safetensors")
+    assert not (tmp_path / "h.safetensors").exists()
+
+
+def test_halving_refuses_what_half_precision_is_not_made_of(tmp_path: Path) -> None:
+    float4 = torch.zeros(1, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    for name, tensor in (("a", float4), ("\ud800", torch.zeros(1)), ("a", torch.zeros(1, dtype=torch.complex128))):
+        saved(tmp_path / "w.pt", {name: tensor})
+        with pytest.raises(UserError, match=r"^\S+/w\.pt: holds what h\.safetensors cannot .*$"):
+            conversion.halve(tmp_path / "w.pt", tmp_path / "h.safetensors")
+
+
+def test_halving_keeps_the_schedule(tmp_path: Path) -> None:
+    saved(tmp_path / "w.pt", {"step": 12, "ema": entries(EMA, steps=9)})
+    conversion.halve(tmp_path / "w.pt", tmp_path / "h.safetensors")
+    halved = load_file(tmp_path / "h.safetensors")
+    buffers = entries({}, steps=9)
+    assert all(equal(halved[name], tensor) for name, tensor in buffers.items())
+    assert {halved[key].dtype for key in EMA} == {torch.float16}
+    with pytest.raises(UserError, match="9 diffusion steps, and the model 7"):
+        weights.load(tmp_path / "h.safetensors", network(seed=None), TINY.steps)
+    weights.load(tmp_path / "h.safetensors", network(seed=None), 9)
+    preset = {**to_mapping(TINY), "steps": 9}
+    card = {"preset": preset, "preset_found_by": "shapes", "steps": 12, "stored": "fp16"}
+    assert weights.read_card(tmp_path / "h.safetensors") == card
+
+
+def test_halving_gives_safetensors_of_others_a_card(tmp_path: Path) -> None:
+    save_file(EMA, tmp_path / "w.safetensors")
+    conversion.halve(tmp_path / "w.safetensors", tmp_path / "h.safetensors")
+    card = {"preset": to_mapping(TINY), "preset_found_by": "shapes", "stored": "fp16"}
+    assert weights.read_card(tmp_path / "h.safetensors") == card
+
+
+def test_halving_refuses_another_schedule(tmp_path: Path) -> None:
+    saved(tmp_path / "w.pt", {**entries(EMA), "betas": torch.linspace(1e-4, 0.02, TINY.steps)})
+    with pytest.raises(UserError, match="not the cosine schedule"):
+        conversion.halve(tmp_path / "w.pt", tmp_path / "h.safetensors")
     assert not (tmp_path / "h.safetensors").exists()
 
 
@@ -414,6 +474,21 @@ def test_what_a_job_would_refuse_is_said(tmp_path: Path) -> None:
     assert inspected(path, "--against", "tiny")[0] == 1
     save_file({**EMA, "betas": torch.zeros(7)}, tmp_path / "w.safetensors")
     assert "A job would refuse it: its betas are not the cosine schedule" in inspected(tmp_path / "w.safetensors")[1]
+
+
+def test_entries_whose_names_are_no_texts_are_described(tmp_path: Path) -> None:
+    path = saved(tmp_path / "w.pt", {"ema": EMA, 5: 1, None: 2, ("a", 1): 3})
+    code, text = inspected(path)
+    assert code == 0
+    assert "holds ema, 5, None, ('a', 1) (the weights are those of ema)" in text
+
+
+def test_a_schedule_with_gradients_is_described(tmp_path: Path) -> None:
+    what = {"ema": {key: torch.nn.Parameter(tensor) for key, tensor in entries(EMA).items()}}
+    code, text = inspected(saved(tmp_path / "w.pt", what))
+    assert code == 0
+    assert "schedule 7 diffusion steps" in text
+    assert "A job would refuse it" not in text
 
 
 def test_every_shape_is_listed_on_demand(tmp_path: Path) -> None:

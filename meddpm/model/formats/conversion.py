@@ -8,7 +8,11 @@ Weights with a card become a checkpoint {step, model, ema, card} as the original
 the weights, behind `denoise_fn.` and the buffers of the schedule. Converted back, such a one is weights and card again.
 """
 
+import io
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,16 +60,16 @@ def convert(source: Path | str, target: Path | str, force: bool = False) -> Conv
     if (kind == header.SAFETENSORS) == to_safetensors:
         raise UserError(f"{source}: is a file of {kind} already; copy it, or give a target of the other format")
     file = stored.read(source)
-    try:
+    with _in_one_line(source, target):
         return _to_safetensors(source, target, file) if to_safetensors else _to_torch(source, target, file)
-    except (OSError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"{target}: cannot be written ({first_line(error)}); mend that or give another path") from None
 
 
 def halve(source: Path | str, target: Path | str, force: bool = False) -> Converted:
     """Write the weights at `source` to `target` (.safetensors) in fp16, half the size; this rounds them.
 
-    The card gets "stored": "fp16". Raises UserError as `convert` does, and where a weight is beyond the range of fp16.
+    The buffers of the schedule stay as they are. The card, made as by `convert` where there is none, gets
+    "stored": "fp16". Raises UserError as `convert` does, where the schedule is not ours, and where a weight is beyond
+    the range of fp16.
     """
     source, target = Path(source), Path(target)
     if not _wants_safetensors(target):
@@ -73,14 +77,30 @@ def halve(source: Path | str, target: Path | str, force: bool = False) -> Conver
     header.kind(source)
     _check_target(source, target, force)
     file = stored.read(source)
-    for key, tensor in file.weights.items():
-        if not torch.isfinite(tensor.half()).all():
-            raise UserError(f"{source}: {key} has values that fp16 cannot hold; keep the file as it is")
+    fault = file.schedule_fault()
+    if fault:
+        raise UserError(f"{source}: {fault}")
+    preset = fit.fitting(file.shapes)
+    with _in_one_line(source, target):
+        halves = {key: value.half() if value.is_floating_point() else value for key, value in file.weights.items()}
+        for key, value in halves.items():
+            if not torch.isfinite(value).all():
+                raise UserError(f"{source}: {keys.shown(key)} has values that fp16 cannot hold; keep the file as it is")
+        # The schedule is not rounded: it would no longer be the one that the weights were trained with.
+        weights.save(target, halves | file.buffers, {**_card_of(file, preset), "stored": "fp16"})
+    return Converted("weights in fp16 and card", preset)
+
+
+@contextmanager
+def _in_one_line(source: Path, target: Path) -> Iterator[None]:
+    """Turn what the writers raise into UserError."""
     try:
-        weights.save(target, file.weights, {**(file.card or {}), "stored": "fp16"}, torch.float16)
-    except (OSError, SafetensorError) as error:
+        yield
+    except OSError as error:
         raise UserError(f"{target}: cannot be written ({first_line(error)}); mend that or give another path") from None
-    return Converted("weights in fp16 and card", fit.fitting(file.shapes))
+    # The formats know neither every type nor every name: float4, complex128, half a character.
+    except (KeyError, RuntimeError, UnicodeError, SafetensorError) as error:
+        raise UserError(f"{source}: holds what {target.name} cannot ({first_line(error)}); leave that out") from None
 
 
 def _wants_safetensors(target: Path) -> bool:
@@ -90,11 +110,12 @@ def _wants_safetensors(target: Path) -> bool:
 
 
 def _check_target(source: Path, target: Path, force: bool) -> None:
-    if target.is_dir():
+    # The methods of Path would raise where a folder may not be entered or a name is too long.
+    if os.path.isdir(target):
         raise UserError(f"{target}: is a folder; give the path of a file")
-    if target.exists() and target.samefile(source):
+    if os.path.exists(target) and os.path.samefile(target, source):
         raise UserError(f"{target}: is the file to convert; give another path")
-    if target.exists() and not force:
+    if os.path.exists(target) and not force:
         raise UserError(f"{target}: is there already; give another path, or --force to replace it")
 
 
@@ -130,7 +151,7 @@ def _card_of(file: stored.Stored, preset: str | None) -> cards.Card:
     card: cards.Card = {"preset": to_mapping(PRESETS[preset]), **cards.FOUND_BY_SHAPES}
     if file.steps:
         card["preset"]["steps"] = file.steps
-    if type(file.content.get("step")) is int:
+    if file.content is not None and type(file.content.get("step")) is int:
         card["steps"] = file.content["step"]
     return card
 
@@ -182,9 +203,12 @@ def _to_torch(source: Path, target: Path, file: stored.Stored) -> Converted:
         except (ValueError, RecursionError):
             raise UserError(f"{source}: the outline of its checkpoint is damaged; convert it again") from None
         kept = _top_level(stored.section_of(content, source)[0], content)
-    # Into a stream: the name of a file would become part of what is written.
-    with replacing(target) as temporary, open(temporary, "wb") as stream:
-        torch.save(content, stream)
+    # Into memory: the name of a file would become part of what is written, and torch hides the system's reason (a full
+    # disk) behind an error of its own.
+    written = io.BytesIO()
+    torch.save(content, written)
+    with replacing(target) as temporary:
+        temporary.write_bytes(written.getbuffer())
     return Converted(kept, fit.fitting(file.shapes))
 
 

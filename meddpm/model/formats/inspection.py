@@ -49,7 +49,7 @@ def inspect(path: Path | str) -> Inspection:
         kind=file.kind,
         size=Path(path).stat().st_size,
         sha256=sha256(path),
-        entries=tuple(entries),
+        entries=tuple(map(str, entries)),
         section=section,
         step=step if type(step) is int else None,
         shapes=file.shapes,

@@ -66,7 +66,11 @@ class Stored:
                 f"its schedule has {betas.numel()} diffusion steps, and the model {steps}; "
                 f"set steps: {betas.numel()} in the model's row of config.yaml"
             )
-        difference = np.abs(betas.reshape(-1).double().numpy() - cosine_betas(betas.numel())).max(initial=0)
+        try:
+            theirs = betas.detach().reshape(-1).double().numpy()
+        except NotImplementedError:  # of a type that torch can only store, such as float4
+            return f"its betas are of type {betas.dtype}, which cannot be read; use weights with others"
+        difference = np.abs(theirs - cosine_betas(betas.numel())).max(initial=0)
         # Written so that NaN is a fault too.
         if not difference <= BETAS_TOLERANCE:
             return (
@@ -168,5 +172,8 @@ def _sorted(path: Path | str, names: Mapping[str, Any]) -> tuple[dict[str, str],
 
 
 def _is_finite(tensor: Tensor) -> bool:
-    # As float32, because the network's weights are.
-    return tensor.is_floating_point() and bool(torch.isfinite(tensor.float()).all())
+    try:
+        # As float32, because the network's weights are.
+        return tensor.is_floating_point() and bool(torch.isfinite(tensor.float()).all())
+    except NotImplementedError:  # of a type that torch can only store, such as float4
+        return False

@@ -5,6 +5,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from meddpm.status import first_line
 
 DEEPEST = 20
 """Levels of dictionaries and lists in a file. A checkpoint with its optimiser has four."""
+
+MOST_VALUES = 1_000_000
+"""Tensors, plain values, dictionaries and lists in a file. A list counts as often as others refer to it."""
 
 _CODE = re.compile(r"(?:GLOBAL|unrecognized function|`add_safe_globals`,? but got) (<[^>]*>|\S+)")
 
@@ -45,28 +49,45 @@ def read(path: Path | str, kind: str) -> Any:
 
 
 def _load(path: Path, kind: str) -> Any:
-    # torch.load goes by the name where it ends in .safetensors, and maps only what it opens by its name.
-    if kind == TORCH_ZIP and path.suffix != ".safetensors":
+    # torch.load goes by the name where it ends in .safetensors, and maps only what it opens by its name, in UTF-8.
+    if kind == TORCH_ZIP and path.suffix != ".safetensors" and _is_utf8(str(path)):
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     with open(path, "rb") as stream:
         return torch.load(stream, map_location="cpu", weights_only=True)
 
 
-def leaves(content: Any, where: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def leaves(content: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Every value in nested dictionaries, lists and tuples, with the keys that lead to it.
 
-    Raises ValueError if they are nested deeper than any checkpoint is: a dictionary can hold itself.
+    Raises ValueError if they are nested deeper, or are more, than in any checkpoint: a dictionary can hold itself, and
+    a list the same list ten times.
     """
-    if len(where) > DEEPEST:
-        raise ValueError(f"it is nested more than {DEEPEST} levels deep")
-    if isinstance(content, dict):
-        for key, value in content.items():
-            yield from leaves(value, (*where, key))
-    elif isinstance(content, list | tuple):
-        for index, value in enumerate(content):
-            yield from leaves(value, (*where, index))
-    else:
-        yield where, content
+    visited = count(1)
+
+    def walk(value: Any, where: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+        if len(where) > DEEPEST:
+            raise ValueError(f"it is nested more than {DEEPEST} levels deep")
+        if next(visited) > MOST_VALUES:
+            raise ValueError(f"it holds more than {MOST_VALUES} values")
+        if isinstance(value, dict):
+            for key, item in value.items():
+                yield from walk(item, (*where, key))
+        elif isinstance(value, list | tuple):
+            for index, item in enumerate(value):
+                yield from walk(item, (*where, index))
+        else:
+            yield where, value
+
+    return walk(content, ())
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether a name is text: Python shows the bytes of one that is not as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_zip(path: Path) -> None:
@@ -93,13 +114,15 @@ def _check_tensors(path: Path, content: Any) -> None:
         for where, value in leaves(content):
             if isinstance(value, torch.Tensor) and not _is_plain(value, size):
                 name = shown(".".join(map(str, where)))
-                raise UserError(f"{path}: {name} is no plain tensor (sparse, quantised or without its numbers)")
+                raise UserError(f"{path}: {name} is no plain tensor (sparse, nested, quantised or without its numbers)")
     except ValueError as error:
         raise UserError(f"{path}: is no checkpoint: {error}") from None
 
 
 def _is_plain(tensor: torch.Tensor, size: int) -> bool:
-    strided = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+    if tensor.is_nested or tensor.is_quantized:
+        return False
+    strided = tensor.layout == torch.strided and tensor.device.type == "cpu"
     return strided and type(tensor).__module__.startswith("torch") and tensor.numel() * tensor.element_size() <= size
 
 
