@@ -12,6 +12,9 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --use-pe
 # Tools started by tools (Snakemake's jobs, pre-commit's hooks) find those of the environment first.
 IN_ENVIRONMENT := PATH="$$PWD/$(BIN):$$PATH"
 
+# pytest's exit code where PYTEST_ARGS picks no test of a folder.
+OR_NONE := || [ $$? -eq 5 ]
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test lock clean
 
@@ -46,7 +49,8 @@ test: install ## check style and spelling, lint the workflow, run the unit and w
 	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/codespell
 	$(IN_ENVIRONMENT) $(BIN)/snakemake --lint
-	$(IN_ENVIRONMENT) $(BIN)/python -m pytest tests/unit tests/workflow $(PYTEST_ARGS)
+	$(IN_ENVIRONMENT) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile tests/unit $(PYTEST_ARGS) $(OR_NONE)
+	$(IN_ENVIRONMENT) $(BIN)/python -m pytest tests/workflow $(PYTEST_ARGS) $(OR_NONE)
 
 lock: install ## write locks/ and envs/ anew from pyproject.toml (LOCK_ARGS="--constraint locks/dev.txt" keeps the pins)
 	$(BIN)/python tools/lock.py $(LOCK_ARGS)
