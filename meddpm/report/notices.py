@@ -62,8 +62,8 @@ def _training(record: dict[str, Any]) -> Notice:
     if seen >= VOLUMES_BEFORE_A_PICTURE:
         return Notice("Weights trained in this run", text)
     return Notice(
-        "Hardly trained: the pictures are near noise",
-        f"{text} That is {numbers.count(seen, 'volume')} seen, where a small network needs over ten thousand. "
+        "Hardly trained",
+        f"{text} That is {numbers.count(seen, 'volume')} seen, where the demo's network took over ten thousand. "
         "Read no anatomy into the pictures. Times and memory do not depend on how good the weights are; how far the "
         "variants' pictures differ may.",
     )
@@ -86,14 +86,20 @@ def _weights(models: dict[str, dict[str, Any]]) -> list[Notice]:
             Notice(
                 "Weights that come with the project",
                 f"{numbers.listed(shipped)} draws with weights trained on deformations of one template, some with "
-                "synthetic lesions. They know one brain: the pictures show that the model works, and no anatomy.",
+                "synthetic lesions (meddpm/model/shipped/demo.md). They know one brain: the pictures show that the "
+                "model works, and no anatomy.",
             )
         )
     known = (None, "train", "random", "shipped")
     from_file = {name: row["weights"] for name, row in models.items() if row.get("weights") not in known}
     if from_file:
         files = numbers.listed([f"{name} from {path}" for name, path in from_file.items()])
-        found.append(Notice("Weights from a file", f"Read as they are, with nothing known of their training: {files}."))
+        found.append(
+            Notice(
+                "Weights from a file",
+                f"Read as they are: {files}. `python -m meddpm model inspect` prints what a file says of its training.",
+            )
+        )
     return found
 
 

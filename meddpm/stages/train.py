@@ -92,6 +92,8 @@ def _train(
         if saved:
             under_way.restore(saved)
             logger.info("going on after step %d of %d, from %s", saved["step"], how.steps, checkpoints.folder)
+        elif any(other != checkpoints.folder for other in checkpoints.folder.parent.glob("*")):
+            logger.info("beginning anew: the checkpoints there are of other settings, code or cases")
         result = train(under_way, checkpoints.save, asked)
 
     ends = max(1, min(10, len(result.losses) // 4))  # steps averaged at each end of the curve
@@ -158,7 +160,8 @@ def _ended(model: str, error: Exception, last: Path | None, target: Path) -> Use
     elif isinstance(error, Stopped):
         text, status = f"{model}: {error}; the same command goes on from there", FAILED
     else:
-        text, status = f"{model}: {error}: lower train.learning_rate in config.yaml", FAILED
+        mend = "lower train.learning_rate in config.yaml, or train in fp32 (train.variant)"
+        text, status = f"{model}: {error}: {mend}", FAILED
     if last:
         text += f" (last good checkpoint: {last})"
     try:

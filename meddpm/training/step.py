@@ -8,6 +8,8 @@ import torch
 from meddpm.config import ModelConfig, TrainConfig
 from meddpm.diffusion import process
 from meddpm.diffusion.schedule import cosine_schedule
+from meddpm.model.presets import level_factors
+from meddpm.status import UNSUPPORTED, CannotRun
 from meddpm.variants import Applied, Network
 
 Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
@@ -20,6 +22,8 @@ class Step:
     """Accumulated batches, backward, update."""
 
     def __init__(self, model: torch.nn.Module, config: ModelConfig, settings: TrainConfig, applied: Applied) -> None:
+        """Raises CannotRun where the gradients would be wrong."""
+        _check_gradients(config, applied)
         self.network: Network = applied.network(model)
         self.optimizer = OPTIMIZERS[settings.optimizer](
             model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
@@ -51,6 +55,20 @@ class Step:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return total
+
+
+def _check_gradients(config: ModelConfig, applied: Applied) -> None:
+    """On a CPU the bf16 gradient of a 3D convolution's weights is garbage where the first axis has two voxels.
+
+    Seen with torch 2.13 and oneDNN on a CPU with AVX-512: NaN or numbers that differ from run to run.
+    """
+    depths = {config.size[2] // factor for factor in level_factors(config)}
+    if applied.device.type == "cpu" and applied.variant.autocast == "bf16" and 2 in depths:
+        raise CannotRun(
+            UNSUPPORTED,
+            "bf16 gradients of 3D convolutions are wrong on a CPU where a level is 2 voxels deep: train in fp32, or "
+            "with a larger size",
+        )
 
 
 def learning_rate(settings: TrainConfig, number: int) -> float:

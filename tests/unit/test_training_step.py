@@ -13,6 +13,7 @@ from meddpm import variants
 from meddpm.config import TrainConfig, VariantConfig
 from meddpm.diffusion.schedule import cosine_schedule
 from meddpm.model import build_model
+from meddpm.status import CannotRun
 from meddpm.training.average import MovingAverage
 from meddpm.training.step import Batch, Step, learning_rate
 from tests.unit.training_fixture import CPU, FULL, PLAIN, TINY, by_step, trained
@@ -234,3 +235,16 @@ def test_a_training_averages_the_weights_of_its_own_steps() -> None:
         torch.testing.assert_close(result.weights[key], value)
     assert not torch.equal(result.weights["out.2.bias"], states[5]["model"]["out.2.bias"])
     assert functional.l1_loss(result.weights["out.2.bias"], states[5]["model"]["out.2.bias"]) < 1e-2
+
+
+@pytest.mark.parametrize(("depth", "autocast", "wrong"), [(4, "bf16", True), (8, "bf16", False), (4, "none", False)])
+def test_gradients_that_would_be_garbage_are_not_trained_with(depth: int, autocast: str, wrong: bool) -> None:
+    """Two levels halve the depth once: the inner one of 4 voxels is 2 deep, where bf16 is wrong on a CPU."""
+    config = dataclasses.replace(TINY, size=(8, 8, depth))
+    variant = VariantConfig(autocast=autocast)
+    with variants.applied(variant, torch.device("cpu"), training=True) as applied:
+        if wrong:
+            with pytest.raises(CannotRun, match="2 voxels deep"):
+                Step(build_model(config), config, TrainConfig(), applied)
+        else:
+            Step(build_model(config), config, TrainConfig(), applied)
