@@ -47,8 +47,8 @@ def _lives(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except (OverflowError, PermissionError):
-        return True
+    except (OverflowError, PermissionError):  # no number of a process, or one of another user
+        pass
     return True
 
 

@@ -1,6 +1,5 @@
 """Checkpoints of a training under way: a folder of step-<number>.pt files, the newest few of them kept."""
 
-import io
 import re
 import zipfile
 from collections.abc import Collection
@@ -9,8 +8,9 @@ from typing import Any
 
 import torch
 
-from meddpm.files import remove_abandoned, replacing
+from meddpm.files import remove_abandoned
 from meddpm.log import logger
+from meddpm.model.formats import torch_file
 from meddpm.status import first_line
 
 NAME = re.compile(r"step-(\d{9})\.pt")
@@ -31,12 +31,8 @@ class Checkpoints:
 
     def save(self, number: int, state: dict[str, Any]) -> Path:
         """Write the state after step `number`; older ones beyond `keep` go once it is whole. Raises OSError."""
-        # torch.save to a file hides the system's reason (a full disk) behind an error of its own.
-        content = io.BytesIO()
-        torch.save(state, content)
         path = self._path(number)
-        with replacing(path) as temporary, open(temporary, "wb") as stream:
-            stream.write(content.getbuffer())
+        torch_file.write(path, state)
         for old in self._steps(number)[: -self.keep]:
             self._path(old).unlink(missing_ok=True)
         self.last = path

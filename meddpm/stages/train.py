@@ -147,21 +147,18 @@ def _ended(model: str, error: Exception, last: Path | None, target: Path) -> Use
 
     `last` is the last checkpoint that is whole.
     """
+    status = FAILED
     if isinstance(error, CannotRun):
         text = f"{model} cannot be trained here: {error}; see train.gpu, train.variant and train.batch in config.yaml"
         status = error.status
     elif isinstance(error, OSError):
-        text, status = (
-            f"{error.filename or target}: {error.strerror or error}; make room or mend the permissions",
-            FAILED,
-        )
+        text = f"{error.filename or target}: {error.strerror or error}; make room or mend the permissions"
     elif isinstance(error, UserError):
-        text, status = str(error), FAILED
+        text = str(error)
     elif isinstance(error, Stopped):
-        text, status = f"{model}: {error}; the same command goes on from there", FAILED
+        text = f"{model}: {error}; the same command goes on from there"
     else:
-        mend = "lower train.learning_rate in config.yaml, or train in fp32 (train.variant)"
-        text, status = f"{model}: {error}: {mend}", FAILED
+        text = f"{model}: {error}: lower train.learning_rate in config.yaml, or train in fp32 (train.variant)"
     if last:
         text += f" (last good checkpoint: {last})"
     try:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from meddpm.model import checkpoints
 from meddpm.model.checkpoints import Checkpoints
+from meddpm.model.formats import torch_file
 from tests.unit.weights_fixture import equal, with_code
 
 
@@ -195,7 +195,7 @@ class HalfWritten(io.FileIO):
 
 
 def fill_half_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "open", HalfWritten, raising=False)
+    monkeypatch.setattr(torch_file, "open", HalfWritten, raising=False)
 
 
 def fill_the_device(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

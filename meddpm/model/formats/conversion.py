@@ -8,7 +8,6 @@ Weights with a card become a checkpoint {step, model, ema, card} as the original
 the weights, behind `denoise_fn.` and the buffers of the schedule. Converted back, such a one is weights and card again.
 """
 
-import io
 import json
 import os
 from collections.abc import Iterator
@@ -24,9 +23,8 @@ from torch import Tensor
 
 from meddpm.config import ModelConfig, UserError, to_mapping
 from meddpm.diffusion.schedule import cosine_schedule
-from meddpm.files import replacing
 from meddpm.model import weights
-from meddpm.model.formats import architecture, fit, header, keys, stored
+from meddpm.model.formats import architecture, fit, header, keys, stored, torch_file
 from meddpm.model.formats import card as cards
 from meddpm.model.formats.packing import Place, pack, unpack
 from meddpm.model.presets import PRESETS
@@ -203,12 +201,7 @@ def _to_torch(source: Path, target: Path, file: stored.Stored) -> Converted:
         except (ValueError, RecursionError):
             raise UserError(f"{source}: the outline of its checkpoint is damaged; convert it again") from None
         kept = _top_level(stored.section_of(content, source)[0], content)
-    # Into memory: the name of a file would become part of what is written, and torch hides the system's reason (a full
-    # disk) behind an error of its own.
-    written = io.BytesIO()
-    torch.save(content, written)
-    with replacing(target) as temporary:
-        temporary.write_bytes(written.getbuffer())
+    torch_file.write(target, content)
     return Converted(kept, fit.fitting(file.shapes))
 
 

@@ -1,5 +1,6 @@
-"""Files that torch.save wrote, read without running anything in them."""
+"""Files of torch.save: read without running anything in them, and written whole or not at all."""
 
+import io
 import pickle
 import re
 import warnings
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 
 from meddpm.config import UserError
+from meddpm.files import replacing
 from meddpm.model.formats.header import TORCH_ZIP
 from meddpm.model.formats.keys import shown
 from meddpm.status import first_line
@@ -54,6 +56,15 @@ def _load(path: Path, kind: str) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     with open(path, "rb") as stream:
         return torch.load(stream, map_location="cpu", weights_only=True)
+
+
+def write(path: Path, content: Any) -> None:
+    """Write `content` with torch.save, atomically. Raises OSError, with the system's own reason."""
+    # torch.save to a file hides that reason (a full disk) behind an error of its own, and its name goes into the file.
+    held = io.BytesIO()
+    torch.save(content, held)
+    with replacing(path) as temporary, open(temporary, "wb") as stream:
+        stream.write(held.getbuffer())
 
 
 def leaves(content: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
