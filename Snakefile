@@ -36,5 +36,6 @@ localrules:
 rule all:
     default_target: True
     input:
+        expand("results/data/{dataset}/qc.html", dataset=STUDY.dataset_names()),
         "results/report/index.html",
         f"results/archive/{STUDY.selection.name}.zip",

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from meddpm import cli_model
+from meddpm import cli_data, cli_model
 from meddpm.config import UserError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 app.add_typer(cli_model.app, name="model")
+app.add_typer(cli_data.app, name="data")
 
 Results = Annotated[Path, typer.Option(help="The folder that the workflow wrote.")]
 

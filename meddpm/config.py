@@ -86,8 +86,8 @@ class SolverConfig:
 
 
 @dataclass(frozen=True)
-class DatasetConfig:
-    """One dataset. `size` is filled in from the model that uses it. `remap` maps label values of the source.
+class Icbm152Config:
+    """A dataset of deformations of the ICBM 152 template. `remap` maps label values of the source.
 
     Every `lesion_every`-th case, from the second on, has lesions; 0: none.
     """
@@ -100,6 +100,61 @@ class DatasetConfig:
     scaling: float = 0.08
     elastic_mm: float = 6.0
     lesion_every: int = 0
+
+
+@dataclass(frozen=True)
+class PreparationConfig:
+    """How a case of files becomes what a model is shown. The steps, in their order:
+
+    - `orientation`: the axes are turned to these codes (RAS: to the right, anterior, superior); nothing is resampled.
+    - `remap`: label value of the file to label value of the model. `source_labels` are those that the files may hold
+      beside 0, None: those of the models that use the dataset; a key of `remap` is known too. A label that is not
+      known refuses the case, or with `unknown_labels: background` becomes 0.
+    - `floor`: intensities below it become it; None: none do.
+    - `derive`: voxels without a label become `derived_label` where the first image shows brain ("brain", for images
+      without a skull) or head ("head", scalp included); "none": never. A map that has the label already is left.
+    - `fit` to the size of the model: "crop_or_pad" about the centre, at `spacing_mm` (None: the file's); "stretch" the
+      field of view to it, each axis by itself; "contain" all of it in cubic voxels.
+    - `intensity`, of each image to [-1, 1]: "minmax", "percentile" (between `percentiles`, the rest is cut),
+      "med_ddpm_per_slice" (by each slice along the last axis), "as_is" (refused where it is outside already).
+    - `required_label`: a case without it is refused; None: any label will do.
+    """
+
+    orientation: str = "RAS"
+    spacing_mm: tuple[float, float, float] | None = None
+    fit: str = "contain"
+    intensity: str = "minmax"
+    percentiles: tuple[float, float] = (0.5, 99.5)
+    floor: float | None = None
+    remap: dict[int, int] = field(default_factory=dict)
+    source_labels: tuple[int, ...] | None = None
+    unknown_labels: str = "refuse"
+    derive: str = "none"
+    derived_label: int = 1
+    required_label: int | None = None
+
+
+@dataclass(frozen=True)
+class FilesConfig:
+    """A dataset of files below the folder, or listed in the TSV, `path`.
+
+    `layout` is auto or a name of `meddpm.data.layouts`; `images` the images of a case that are taken, in the order of
+    the model's channels, None: those of the layout; `cases` the first ones that are taken, None: all. `preparation` is
+    a name of `meddpm.data.preparations`, None: that of the layout, and `changes` the keys that are laid over it.
+    `on_bad_case` is stop or skip.
+    """
+
+    path: str
+    source: str = "files"
+    layout: str = "auto"
+    images: tuple[str, ...] | None = None
+    cases: int | None = None
+    on_bad_case: str = "stop"
+    preparation: str | None = None
+    changes: dict[str, Any] = field(default_factory=dict)
+
+
+DatasetConfig = Icbm152Config | FilesConfig
 
 
 @dataclass(frozen=True)
@@ -135,11 +190,15 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class SampleConfig:
-    """Which volumes a cell draws: the first `cases` cases of the dataset, once with each seed."""
+    """Which volumes a cell draws: the first `cases` cases of the dataset, once with each seed.
+
+    `original_grid`: those of a dataset of files are written a second time, on the grid of their label map's file.
+    """
 
     cases: int = 2
     seeds: tuple[int, ...] = (0,)
     batch: int = 1
+    original_grid: bool = True
 
 
 @dataclass(frozen=True)
@@ -213,6 +272,19 @@ def from_mapping(cls: type[Settings], mapping: dict[str, Any]) -> Settings:
         return raw
 
     return cls(**{name: value(name, raw) for name, raw in mapping.items()})
+
+
+def dataset_from_mapping(mapping: dict[str, Any]) -> DatasetConfig:
+    """Build the settings of a dataset from a row of `datasets`, or from what `to_mapping` made of them.
+
+    Keys of the preparation stand beside the others in a row; they become `changes`.
+    """
+    if mapping.get("source", Icbm152Config.source) == Icbm152Config.source:
+        return from_mapping(Icbm152Config, mapping)
+    keys = {each.name for each in dataclasses.fields(PreparationConfig)}
+    changes = {name: raw for name, raw in mapping.items() if name in keys} | mapping.get("changes", {})
+    own = {name: raw for name, raw in mapping.items() if name not in keys}
+    return from_mapping(FilesConfig, {**own, "changes": changes})
 
 
 def to_mapping(settings: Any) -> dict[str, Any]:

@@ -125,6 +125,7 @@ _TYPES = {
 }
 _PATTERNS = {
     r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z": "letters, digits, _ . and -, a letter or digit first (it becomes a folder)",
+    r"^[A-Z]{3}\Z": "three of L or R, P or A, I or S, as RAS",
     r"^[0-9]+\Z": "a label value, a whole number from 0 on",
 }
 

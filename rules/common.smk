@@ -16,6 +16,7 @@ if os.path.exists(sys.executable):
 
 from meddpm import study
 from meddpm.config import UserError
+from meddpm.data import from_files
 from meddpm.validation import with_text_keys
 
 try:
@@ -56,6 +57,11 @@ def cells(pattern, **only):
 def settings(stage):
     """A params function: the settings of one job of `stage` as one string, from its wildcards."""
     return lambda wildcards: STUDY.settings(stage, **dict(wildcards.items()))
+
+
+def source_files(wildcards):
+    """The files that a dataset is made from: one that is new or newer prepares it again."""
+    return from_files.source_files(STUDY.datasets[wildcards.dataset])
 
 
 def cases_of(model):

@@ -1,10 +1,13 @@
-"""Prepare the datasets.
+"""Prepare the datasets, and show each case.
 
-Output: results/data/<dataset>/cases.tsv, with the NIfTI files that it names beside it.
+Input: the files of a dataset of files. Output: results/data/<dataset>/cases.tsv, with the NIfTI files that it names
+beside it, and qc.html, a page to look through them.
 """
 
 
 rule prepare:
+    input:
+        source_files,
     output:
         "results/data/{dataset}/cases.tsv",
     log:
@@ -16,3 +19,18 @@ rule prepare:
         settings=settings("prepare"),
     script:
         "../workflow_scripts/prepare.py"
+
+
+rule data_qc:
+    input:
+        "results/data/{dataset}/cases.tsv",
+    output:
+        "results/data/{dataset}/qc.html",
+    log:
+        "results/logs/data_qc/{dataset}.log",
+    conda:
+        "../envs/report.yaml"
+    params:
+        settings=settings("data_qc"),
+    script:
+        "../workflow_scripts/data_qc.py"

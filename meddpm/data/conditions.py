@@ -10,6 +10,9 @@ from meddpm.data.volumes import to_tensor_axes
 if TYPE_CHECKING:
     import torch
 
+# The largest label that a file may hold; those of a model are bytes.
+LARGEST_SOURCE = 65535
+
 
 def binary_channels(
     label: np.ndarray, labels: tuple[int, ...], value_range: tuple[float, float] = (0.0, 1.0)
@@ -54,13 +57,17 @@ def encode_batch(labels: "torch.Tensor", model: ModelConfig) -> "torch.Tensor":
 def remap(label: np.ndarray, table: dict[int, int]) -> np.ndarray:
     """`label` as uint8 with each value replaced as `table` says, all at once; values not in the table stay.
 
-    Raises UserError where a value of the table is not a label (an integer from 0 to 255).
+    Values of `label` are integers from 0 to 65535. Raises UserError where the table maps anything else, or to what is
+    not a label (an integer from 0 to 255), and where a value above 255 stays.
     """
-    if any(not 0 <= value <= 255 for pair in table.items() for value in pair):
-        raise UserError(f"remap: {table} has a value outside 0 to 255; labels are bytes.")
-    lookup = np.arange(256, dtype=np.uint8)
+    if any(not 0 <= source <= LARGEST_SOURCE or not 0 <= target <= 255 for source, target in table.items()):
+        raise UserError(f"remap: {table} maps a value outside 0 to {LARGEST_SOURCE}, or to one outside 0 to 255.")
+    lookup = np.arange(LARGEST_SOURCE + 1, dtype=np.uint16)
     lookup[list(table.keys())] = list(table.values())
-    return lookup[label]
+    largest = int(lookup[label].max(initial=0)) if label.dtype != np.uint8 else 0
+    if largest > 255:
+        raise UserError(f"remap: label {largest} stays, and a label of a model is at most 255; give it another value.")
+    return lookup.astype(np.uint8)[label]
 
 
 def _by(shape: tuple[int, ...]) -> str:

@@ -6,15 +6,17 @@ is one average: the cases differ in shape, not in anatomy, and stand for no popu
 """
 
 import functools
+import json
 import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meddpm.config import ConfigError, DatasetConfig
+from meddpm.config import ConfigError, Icbm152Config, to_mapping
 from meddpm.data import lesions
 from meddpm.data.conditions import remap
+from meddpm.data.tasks import Made, Task, Tasks
 from meddpm.data.volumes import Case
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ class Template:
     high: float
 
 
-def case_ids(settings: DatasetConfig) -> list[str]:
+def case_ids(settings: Icbm152Config) -> list[str]:
     """The ids of the cases: icbm152-000 and on."""
     return [_case_id(index) for index in range(settings.cases)]
 
@@ -64,19 +66,43 @@ def _case_id(index: int) -> str:
     return f"icbm152-{index:03d}"
 
 
-def has_lesions(settings: DatasetConfig, index: int) -> bool:
+def has_lesions(settings: Icbm152Config, index: int) -> bool:
     """Whether case `index` has lesions: every `settings.lesion_every`-th, from the second on."""
     return settings.lesion_every > 0 and index % settings.lesion_every == 1 % settings.lesion_every
 
 
-def notes(settings: DatasetConfig, index: int) -> tuple[str, str]:
+def notes(settings: Icbm152Config, index: int) -> tuple[str, str]:
     """What case `index` is, for the table of cases and, within 79 characters, for the header of a volume."""
     if has_lesions(settings, index):
         return f"{NOTE}; {NOTE_LESIONS}", f"{NOTE_SHORT}; synthetic lesions"
     return NOTE, NOTE_SHORT
 
 
-def build(settings: DatasetConfig, index: int, size: tuple[int, int, int]) -> Case:
+def tasks(settings: Icbm152Config, size: tuple[int, int, int]) -> Tasks:
+    """The cases of the dataset at `size` (H, W, D). Raises ConfigError where a setting or the size can make none."""
+    if settings.cases < 1:
+        raise ConfigError(f"cases: {settings.cases} is too few; use 1 or more.")
+    _check(settings, size)
+    load_template()
+    cases = [
+        Task(id, functools.partial(_decided_by, settings, index, size), functools.partial(_make, settings, index, size))
+        for index, id in enumerate(case_ids(settings))
+    ]
+    return Tasks(cases, settings.source, settings.source)
+
+
+def _decided_by(settings: Icbm152Config, index: int, size: tuple[int, int, int]) -> str:
+    # Neither their number nor whether others have lesions decides a case.
+    alone = replace(settings, cases=1, lesion_every=0)
+    return json.dumps([to_mapping(alone), index, size, has_lesions(settings, index)])
+
+
+def _make(settings: Icbm152Config, index: int, size: tuple[int, int, int]) -> Made:
+    note, short = notes(settings, index)
+    return Made(build(settings, index, size), {"notes": f"{note}. {CITATION}"}, short)
+
+
+def build(settings: Icbm152Config, index: int, size: tuple[int, int, int]) -> Case:
     """Case `index` of the dataset at `size` (H, W, D) voxels, RAS+, cubic voxels, the brain in the middle.
 
     Image (H, W, D), float32: T1 in [-1, 1] on one scale for all cases, exactly -1 outside the brain. Label (H, W, D),
@@ -148,7 +174,7 @@ def _with_lesions(template: Template, seed: int, index: int) -> Template:
     return replace(template, maps=torch.from_numpy(maps))
 
 
-def _check(settings: DatasetConfig, size: tuple[int, int, int]) -> None:
+def _check(settings: Icbm152Config, size: tuple[int, int, int]) -> None:
     if min(size) < 8:
         raise ConfigError(f"size {'x'.join(map(str, size))}: a brain needs at least 8 voxels along each axis.")
     if not 0 <= settings.elastic_mm <= ELASTIC_LIMIT_MM:
@@ -161,7 +187,7 @@ def _check(settings: DatasetConfig, size: tuple[int, int, int]) -> None:
         raise ConfigError(f"lesion_every: {settings.lesion_every} is out of range; use 0 (none) or more.")
 
 
-def _voxel_size(settings: DatasetConfig, size: tuple[int, int, int], extent_mm: np.ndarray) -> float:
+def _voxel_size(settings: Icbm152Config, size: tuple[int, int, int], extent_mm: np.ndarray) -> float:
     """Edge in mm of the cubic voxels that fit every case of the dataset into `size`, with a voxel to spare around.
 
     The brain is taken as an ellipsoid for the room that its rotation needs.
@@ -173,7 +199,7 @@ def _voxel_size(settings: DatasetConfig, size: tuple[int, int, int], extent_mm: 
 
 
 def _deformed_maps(
-    settings: DatasetConfig, index: int, size: tuple[int, int, int], voxel_mm: float, template: Template
+    settings: Icbm152Config, index: int, size: tuple[int, int, int], voxel_mm: float, template: Template
 ) -> np.ndarray:
     """The maps of the template under the deformation of case `index`: float32 (C, H, W, D), means over each voxel.
 
@@ -202,7 +228,7 @@ def _deformed_maps(
     return torch.cat(slabs, dim=1).numpy()
 
 
-def _deformation(settings: DatasetConfig, index: int) -> tuple["torch.Tensor", "torch.Tensor", float]:
+def _deformation(settings: Icbm152Config, index: int) -> tuple["torch.Tensor", "torch.Tensor", float]:
     """How case `index` reads the template: a point p in mm from the centre comes from matrix @ (p + field(p)).
 
     Returns the matrix (3, 3), rotation times inverse scaling; the field (3, n, n, n) in mm on a lattice that reaches

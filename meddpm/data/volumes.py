@@ -5,19 +5,19 @@ the spatial axes reversed, (C, D, W, H); only `to_tensor_axes` and `from_tensor_
 """
 
 import gzip
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import nibabel
 import numpy as np
-from nibabel.filebasedimages import ImageFileError
-from nibabel.spatialimages import HeaderDataError
 
 from meddpm.config import UserError
+from meddpm.data import nifti
+from meddpm.data.opening import companions
 from meddpm.files import replacing
 
-UNREADABLE = (ImageFileError, HeaderDataError, OSError, EOFError, zlib.error, ValueError)
+__all__ = ["Case", "Volume", "companions", "from_tensor_axes", "load", "read", "read_image", "read_label"]
+__all__ += ["to_tensor_axes", "write"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,35 @@ class Case:
     affine: np.ndarray
 
 
+@dataclass(frozen=True)
+class Volume:
+    """One file as it is: `array` (H, W, D) of real numbers, scaled as its header says, in the order of the file.
+
+    `affine` (4, 4) takes voxel indices to millimetres in RAS+. `changes` says what was done to it, `warnings` what a
+    person should look at, without the name of the file.
+    """
+
+    array: np.ndarray
+    affine: np.ndarray
+    changes: list[str]
+    warnings: list[str]
+
+
+def load(path: Path | str) -> Volume:
+    """Read a volume that came from anywhere: NIfTI-1 or NIfTI-2, single or pair, gzipped or not, or an Analyze pair.
+
+    Integers stay as they are where the header scales nothing; the byte order is this machine's. Raises UserError where
+    the file is missing, damaged, no volume, or of anything but three axes of real numbers; one volume of a fourth axis
+    is taken out.
+    """
+    header = nifti.read_header(path)
+    array = nifti.read_voxels(header)
+    changes = []
+    if header.file_shape != header.shape:
+        changes.append(f"{len(header.file_shape)}D with one volume: squeezed")
+    return Volume(array, header.affine, changes, header.warnings)
+
+
 def read(path: Path | str) -> tuple[np.ndarray, np.ndarray]:
     """Read a volume: (array, affine).
 
@@ -41,27 +70,8 @@ def read(path: Path | str) -> tuple[np.ndarray, np.ndarray]:
     of length 1 after the third are dropped. The affine is (4, 4), voxel indices to millimetres, RAS+. Raises
     UserError where the file is missing, damaged, not a volume, or not three or four axes of real numbers.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; check the path.")
-    try:
-        image = nibabel.load(path)
-        array = np.asanyarray(image.dataobj)
-        affine = image.affine
-        if path.suffix == ".gz":
-            _check_gzip(path)
-    except UNREADABLE as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise UserError(f"{path}: cannot be read as a NIfTI volume ({reason}); replace the file.") from error
-    while array.ndim > 3 and array.shape[-1] == 1:
-        array = array[..., 0]
-    if array.ndim not in (3, 4) or array.dtype.kind not in "iuf":
-        raise UserError(
-            f"{path}: holds {array.dtype} of shape {array.shape}; a volume has 3 or 4 axes of real numbers."
-        )
-    if affine is None or not np.isfinite(affine).all() or np.linalg.det(affine) == 0:
-        raise UserError(f"{path}: its affine does not place the voxels in space; mend the header.")
-    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")), affine
+    header = nifti.read_header(path, axes=(3, 4))
+    return np.ascontiguousarray(nifti.read_voxels(header)), header.affine
 
 
 def read_image(path: Path | str) -> tuple[np.ndarray, np.ndarray]:
@@ -112,10 +122,3 @@ def from_tensor_axes(tensor: np.ndarray) -> np.ndarray:
     """The inverse of `to_tensor_axes`: (1, D, W, H) to (H, W, D), and (C, D, W, H) to (H, W, D, C)."""
     array = tensor.T
     return np.ascontiguousarray(array[..., 0] if array.shape[-1] == 1 else array)
-
-
-def _check_gzip(path: Path) -> None:
-    """Read to the end, where the checksum is: nibabel stops at the last voxel and would miss damage before it."""
-    with gzip.open(path) as stream:
-        while stream.read(1 << 20):
-            pass

@@ -1,9 +1,11 @@
 """What the reader must know before the figures: what ran where, and how far the pictures and times may be trusted."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from meddpm.config import DatasetConfig
+from meddpm.config import Icbm152Config
+from meddpm.data import manifest
 from meddpm.report import numbers
 from meddpm.report.rows import Group, unique
 from meddpm.status import OK
@@ -27,9 +29,13 @@ def on_gpu(environment: list[Row]) -> bool:
 
 
 def notices(
-    config: dict[str, Any], trainings: list[dict[str, Any]], environment: list[Row], groups: list[Group]
+    config: dict[str, Any],
+    trainings: list[dict[str, Any]],
+    environment: list[Row],
+    groups: list[Group],
+    cases: dict[str, Path],
 ) -> list[Notice]:
-    """The notices of a run, the gravest first."""
+    """The notices of a run, the gravest first. `cases` gives the cases.tsv of each model."""
     selected = config.get("study", {}).get("models") or unique(group.model for group in groups)
     models = {name: (config.get("models") or {}).get(name) or {} for name in selected}
     found = []
@@ -44,6 +50,7 @@ def notices(
         )
     found += [_training(record) for record in trainings]
     found += _weights(models)
+    found += [notice for table in unique(cases.values()) for notice in _cases(table)]
     found += _datasets(uses_template(config))
     found += _gaps(groups)
     return found
@@ -108,7 +115,7 @@ def uses_template(config: dict[str, Any]) -> list[str]:
     models, datasets = config.get("models") or {}, config.get("datasets") or {}
     selected = (config.get("study") or {}).get("models") or []
     names = unique(models[name]["dataset"] for name in selected if (models.get(name) or {}).get("dataset"))
-    return [name for name in names if (datasets.get(name) or {}).get("source", DatasetConfig.source) == "icbm152"]
+    return [name for name in names if (datasets.get(name) or {}).get("source", Icbm152Config.source) == "icbm152"]
 
 
 def _datasets(templates: list[str]) -> list[Notice]:
@@ -120,6 +127,23 @@ def _datasets(templates: list[str]) -> list[Notice]:
             f"The cases of {numbers.listed(templates)} are deformations of one template, ICBM 152, the average of "
             "healthy adults; lesions, where there are any, are drawn in. No patient and no scanner is in them: nothing "
             "here speaks of clinical use.",
+        )
+    ]
+
+
+def _cases(table: Path) -> list[Notice]:
+    """What the table of a dataset's cases says that a person should look at."""
+    rows = manifest.read_all(table)
+    refused, doubtful = sum(row.status != OK for row in rows), sum(bool(row.warnings) for row in rows)
+    if not refused and not doubtful:
+        return []
+    found = [f"{refused} left out, as {'it' if refused == 1 else 'they'} cannot be used"] if refused else []
+    found += [f"{doubtful} with warnings"] if doubtful else []
+    return [
+        Notice(
+            "Cases to look at",
+            f"Of {numbers.count(len(rows), 'case')} of {table.parent.name}: {numbers.listed(found)}. qc.html and "
+            "cases.tsv beside the prepared cases say which and why.",
         )
     ]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import jinja2
 import yaml
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
@@ -17,7 +16,7 @@ from matplotlib.figure import Figure
 import meddpm
 from meddpm import files, tables
 from meddpm.config import EvaluateConfig, ReportConfig
-from meddpm.report import ReportInputs, content, figures, notices, numbers, rows, slices, style
+from meddpm.report import ReportInputs, content, figures, notices, numbers, rows, slices, style, templates
 from meddpm.status import OK
 from meddpm.tables import Row
 
@@ -167,7 +166,7 @@ class Page:
             "version": meddpm.__version__,
             "lede": content.lede(self.config, self.groups, [spread for spread in spreads if spread]),
             "colour_names": style.COLOUR_NAMES,
-            "notices": notices.notices(self.config, records, self.environment, self.groups),
+            "notices": notices.notices(self.config, records, self.environment, self.groups, self.inputs.cases),
             "cards": [content.card(rows.answer(group, self.quality), confidence) for group in self.groups],
             "sections": sections,
             "quality": content.quality_groups(self.quality),
@@ -218,13 +217,7 @@ def _breakable(name: str) -> Markup:
 
 def build(inputs: ReportInputs, settings: ReportConfig, target_dir: Path) -> Path:
     """Write the page and its figures; see `meddpm.report.build`."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates.environment()
     environment.filters |= {
         "number": numbers.number,
         "percent": numbers.percent,

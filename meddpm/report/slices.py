@@ -8,31 +8,19 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-import nibabel
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap, to_hex
 from matplotlib.figure import Figure
 
 from meddpm.config import UserError
-from meddpm.data import manifest, volumes
+from meddpm.data import manifest
 from meddpm.report import style
 from meddpm.report.rows import BASELINE, unique
+from meddpm.report.upright import LABEL_COLOURS, PLANES, centre, cut, grey, label_colour, read_upright
 from meddpm.status import OK
 
-PLANES = ("sagittal", "coronal", "axial")
-LABEL_COLOURS = ListedColormap(["#000000", *style.PALETTE])
 CELL = 1.25  # inches
 NOT_RUN = ("", "")
-
-
-@dataclass(frozen=True)
-class Volume:
-    """A volume in RAS+ order: (right, front, up), the sizes of its voxels in mm, and how many images its file holds."""
-
-    array: np.ndarray
-    spacing: tuple[float, float, float]
-    images: int
 
 
 @dataclass(frozen=True)
@@ -76,52 +64,7 @@ class Grid:
         """The labels that can be seen in the label maps, and the colour of each."""
         maps = [picture for strip in self.strips for picture in strip.pictures if picture.labels]
         seen = {int(label) for each in maps for plane in each.planes.values() for label in np.unique(plane)}
-        last = LABEL_COLOURS.N - 1
-        return {label: to_hex(LABEL_COLOURS(min(label, last))).upper() for label in sorted(seen - {0})}
-
-
-def read_upright(path: Path) -> Volume:
-    """Read a volume and turn it to RAS+ by its affine; of several images in one file the first is taken.
-
-    Raises UserError where the file is missing or is no volume.
-    """
-    array, affine = volumes.read(path)
-    images = array.shape[3] if array.ndim == 4 else 1
-    array = array[..., 0] if array.ndim == 4 else array
-    to_ras = nibabel.orientations.io_orientation(affine)
-    turned = affine @ nibabel.orientations.inv_ornt_aff(to_ras, array.shape)
-    spacing = tuple(float(size) for size in nibabel.affines.voxel_sizes(turned))
-    return Volume(nibabel.orientations.apply_orientation(array, to_ras), spacing, images)
-
-
-def cut(volume: Volume, at: tuple[int, int, int]) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """The planes through voxel `at`, and height over width of a pixel of each.
-
-    The first row of each picture is the top: superior in the sagittal and coronal planes, anterior in the axial one.
-    The face looks right in the sagittal plane; in the others the left of the picture is the left of the head.
-    """
-    right, front, up = at
-    dx, dy, dz = volume.spacing
-    planes = {
-        "sagittal": volume.array[right, :, :].T[::-1],
-        "coronal": volume.array[:, front, :].T[::-1],
-        "axial": volume.array[:, :, up].T[::-1],
-    }
-    return planes, {"sagittal": dz / dy, "coronal": dz / dx, "axial": dy / dx}
-
-
-def centre(label: np.ndarray) -> tuple[int, int, int]:
-    """Where to cut: the middle of the rarest label, which is a lesion if there is one; of the volume if it is empty."""
-    values, counts = np.unique(label[label > 0], return_counts=True)
-    if not values.size:
-        return tuple(side // 2 for side in label.shape)
-    inside = np.argwhere(label == values[counts.argmin()])
-    return tuple(int(index) for index in np.rint(inside.mean(axis=0)))
-
-
-def grey(plane: np.ndarray) -> np.ndarray:
-    """A plane as grey values 0 to 255: -1 is black and 1 is white, as in the model's range; not finite is black."""
-    return np.rint(255 * (np.nan_to_num(np.clip(plane, -1, 1), nan=-1) + 1) / 2).astype(np.uint8)
+        return {label: label_colour(label) for label in sorted(seen - {0})}
 
 
 def _column(title: str, path: Path | None, at: tuple[int, int, int] | None, note: str) -> tuple[Picture, int]:

@@ -28,6 +28,7 @@ def run(
 def _of_the_cell(samples: Path) -> list[Path]:
     """samples.csv, what lies beside it in every cell, and the volumes that it lists; not what an earlier run left."""
     with open(samples, newline="", encoding="utf-8") as stream:
-        volumes = [samples.with_name(row["file"]) for row in csv.DictReader(stream) if row["file"]]
+        names = [row[key] for row in csv.DictReader(stream) for key in ("file", "original_grid_file")]
+        volumes = [samples.with_name(name) for name in names if name]
     beside = [samples.with_name(name) for name in ("environment.csv", "flags.json")]
     return [samples, *(path for path in beside if path.is_file()), *volumes]

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from meddpm import data
-from meddpm.config import DatasetConfig
+from meddpm.config import dataset_from_mapping
+from meddpm.data import preparing
 from meddpm.stages.job import Job, folder
 
 
 def run(settings: str, target: Path | str, workers: int) -> None:
-    """Write the cases beside `target`, and `target` (cases.tsv) last."""
+    """Write the cases beside `target`, and `target` (cases.tsv) last. Raises UserError where a case stops it."""
     job = Job.parse("prepare", settings)
-    data.prepare(job.get("dataset_config", DatasetConfig), tuple(job.values["size"]), folder(target), workers)
+    dataset, labels = dataset_from_mapping(job.values["dataset_config"]), job.values["labels"]
+    preparing.prepare(dataset, tuple(job.values["size"]), folder(target), labels, workers, job.code)

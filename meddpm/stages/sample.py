@@ -10,7 +10,7 @@ import torch
 
 from meddpm import data, device, sampling, tables, variants
 from meddpm.config import GpuConfig, ModelConfig, SampleConfig, SolverConfig, UserError, VariantConfig
-from meddpm.data import conditions, manifest, volumes
+from meddpm.data import conditions, grids, manifest, volumes
 from meddpm.diffusion import noise, solvers
 from meddpm.files import sha256, write_csv, write_json
 from meddpm.log import logger, progress
@@ -19,7 +19,9 @@ from meddpm.stages.job import Job, folder, not_run
 from meddpm.status import FAILED, OK, CannotRun
 from meddpm.tables import Row
 
-COLUMNS = ["case", "seed", "file", "sha256", "seconds", "status", "reason"]
+COLUMNS = ["case", "seed", "file", "sha256", "original_grid_file", "seconds", "status", "reason"]
+# What a volume on a larger grid than the model's has around it: the black of an image.
+BLACK = -1.0
 
 
 def run(
@@ -60,8 +62,8 @@ def _draw(
     wanted = _wanted(cases, which)
     rows = []
     for first in range(0, len(wanted), which.batch):
-        batch = [(data.load_case(cases, row), seed) for row, seed in wanted[first : first + which.batch]]
-        condition = np.stack([conditions.encode(case.label, config) for case, _ in batch])
+        batch = [(row, data.load_case(cases, row), seed) for row, seed in wanted[first : first + which.batch]]
+        condition = np.stack([conditions.encode(case.label, config) for _, case, _ in batch])
         what = f"volumes {first + 1} to {first + len(batch)} of {len(wanted)}"
         start = time.monotonic()
         drawn = sampling.draw(
@@ -74,12 +76,26 @@ def _draw(
         seconds = (time.monotonic() - start) / len(batch)
         if not torch.isfinite(drawn).all():
             raise CannotRun(FAILED, "the volumes hold values that are not finite: look at the weights or the precision")
-        for volume, (case, seed) in zip(drawn, batch, strict=True):
+        for volume, (row, case, seed) in zip(drawn, batch, strict=True):
             file = target / f"{case.id}_seed{seed}.nii.gz"
-            volumes.write(file, volumes.from_tensor_axes(volume.numpy()), case.affine)
-            written = {"file": file.name, "sha256": sha256(file), "seconds": round(seconds, 3)}
-            rows.append({"case": case.id, "seed": seed, **written, "status": OK, "reason": ""})
+            array = volumes.from_tensor_axes(volume.numpy())
+            volumes.write(file, array, case.affine)
+            original = _on_original_grid(array, case.affine, row, file) if which.original_grid else ""
+            written = {"file": file.name, "sha256": sha256(file), "original_grid_file": original}
+            rows.append({"case": case.id, "seed": seed, **written, "seconds": round(seconds, 3), "status": OK})
     return rows
+
+
+def _on_original_grid(array: np.ndarray, affine: np.ndarray, row: manifest.CaseRow, file: Path) -> str:
+    """Write a volume on the grid of its label map's file, if that is another one; the name of the file, or none."""
+    if row.original_affine is None or row.original_shape is None:
+        return ""
+    grid = np.vstack([np.reshape(row.original_affine, (3, 4)), [0, 0, 0, 1]])
+    if row.original_shape == array.shape[:3] and np.allclose(grid, affine, atol=1e-6):
+        return ""
+    target = file.with_name(file.name.replace(".nii.gz", "_original_grid.nii.gz"))
+    volumes.write(target, grids.back(array, affine, row.original_shape, grid, BLACK), grid)
+    return target.name
 
 
 def _wanted(cases: Path, which: SampleConfig) -> list[tuple[manifest.CaseRow, int]]:
@@ -91,8 +107,8 @@ def _wanted(cases: Path, which: SampleConfig) -> list[tuple[manifest.CaseRow, in
 
 
 def _noise(
-    applied: variants.Applied, batch: list[tuple[volumes.Case, int]], config: ModelConfig, draw: int
+    applied: variants.Applied, batch: list[tuple[manifest.CaseRow, volumes.Case, int]], config: ModelConfig, draw: int
 ) -> torch.Tensor:
     """The `draw`-th noise of each (case, seed) as one batch (B, C, D, W, H) on the device."""
-    each = [noise.gaussian(case.id, seed, draw, config.shape) for case, seed in batch]
+    each = [noise.gaussian(case.id, seed, draw, config.shape) for _, case, seed in batch]
     return applied.tensor(torch.from_numpy(np.stack(each)))

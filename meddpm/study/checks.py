@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from meddpm.config import BASELINE, ConfigError, UserError, VariantConfig
-from meddpm.data import labels
+from meddpm.config import BASELINE, ConfigError, FilesConfig, Icbm152Config, UserError, VariantConfig
+from meddpm.data import labels, preparations
 from meddpm.diffusion import solver_table
 from meddpm.model import presets
 from meddpm.model.formats import fit
@@ -24,7 +24,7 @@ def check(study: Study, root: Path) -> None:
     """Raise ConfigError, one line, at the first fault. Paths are relative to `root`."""
     _check_names(study)
     _check_baseline(study)
-    _check_datasets(study)
+    _check_datasets(study, root)
     for name in study.selection.models:
         _check_model(study, name, root)
     if study.evaluate.ssim_window % 2 == 0:
@@ -57,8 +57,12 @@ def _check_baseline(study: Study) -> None:
         raise ConfigError(f"variants.{BASELINE}: the baseline switches nothing; right would be {BASELINE}: {{}}")
 
 
-def _check_datasets(study: Study) -> None:
-    """A dataset is prepared at one size, that of its models."""
+def _check_datasets(study: Study, root: Path) -> None:
+    """A dataset is prepared at one size, that of its models, and there are files where it is one of files."""
+    for name in study.dataset_names():
+        config = study.datasets[name]
+        if isinstance(config, FilesConfig):
+            _check_files(config, f"datasets.{name}", root)
     first: dict[str, str] = {}
     for name in study.selection.models:
         model = study.models[name]
@@ -72,18 +76,32 @@ def _check_datasets(study: Study) -> None:
                     f"{size}; right would be a dataset of its own"
                 )
         cases = study.datasets[model.dataset].cases
-        if study.sample.cases > cases:
+        if cases is not None and study.sample.cases > cases:
             raise ConfigError(
                 f"sample.cases: {study.sample.cases} is more than datasets.{model.dataset}.cases, {cases}"
             )
+
+
+def _check_files(config: FilesConfig, where: str, root: Path) -> None:
+    """The files are there, and the keys of the preparation agree with each other."""
+    path = root / Path(config.path).expanduser()
+    if not os.path.exists(path):
+        raise ConfigError(f"{where}.path: {config.path} is not there; right would be a folder, or a .tsv of files")
+    if os.path.isfile(path) and path.suffix.lower() != ".tsv":
+        raise ConfigError(f"{where}.path: {config.path} is a file; right would be a folder, or a .tsv of files")
+    try:
+        preparations.check(config)
+    except ConfigError as error:
+        raise ConfigError(f"{where}.{error}") from None
 
 
 def _check_model(study: Study, name: str, root: Path) -> None:
     model = study.models[name]
 
     def drawn_with(dataset: str) -> set[int]:
-        """The labels that the model is shown of a dataset."""
-        return set(labels(study.datasets[dataset])) & set(model.config.condition_labels)
+        """The labels that the model may be shown of a dataset."""
+        there = labels(study.datasets[dataset])
+        return {label for label in model.config.condition_labels if there is None or label in there}
 
     for dataset in model.datasets:
         if not drawn_with(dataset):
@@ -98,10 +116,11 @@ def _check_model(study: Study, name: str, root: Path) -> None:
             f"models.{name}.training_dataset: {model.training_dataset} never shows the label {min(unseen)} that "
             f"{model.dataset} has; right would be one that does"
         )
-    if model.trains and model.config.image_channels != 1:
+    made = isinstance(study.datasets[model.training_dataset], Icbm152Config)
+    if model.trains and made and model.config.image_channels != 1:
         raise ConfigError(
             f"models.{name}.weights: train needs {model.config.image_channels} images a case and "
-            f"{model.training_dataset} has one; right would be random or a file"
+            f"{model.training_dataset} has one; right would be random, a file, or a dataset of files"
         )
     if model.weights_file is not None:
         _check_weights(model, f"models.{name}.weights", root)

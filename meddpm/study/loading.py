@@ -1,14 +1,16 @@
 """From the merged configuration to a study: rows become dataclasses, recipes and presets get their changes."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from meddpm.config import (
     ArchiveConfig,
     BenchConfig,
     ConfigError,
-    DatasetConfig,
     EvaluateConfig,
     GpuConfig,
     ProfileConfig,
@@ -18,6 +20,7 @@ from meddpm.config import (
     StudySelection,
     TrainConfig,
     VariantConfig,
+    dataset_from_mapping,
     from_mapping,
 )
 from meddpm.model import presets
@@ -26,6 +29,31 @@ from meddpm.study.matrix import TRAIN, Study, StudyModel
 from meddpm.validation import closest, validate
 
 NOT_OF_THE_PRESET = {"preset", "dataset", "training_dataset", "weights"}
+
+
+def read(files: Sequence[Path | str]) -> dict[str, Any]:
+    """The configuration of several files, each laid over those before it, as Snakemake does.
+
+    Raises ConfigError where a file is not there or is no YAML.
+    """
+    config: dict[str, Any] = {}
+    for file in files:
+        try:
+            laid = yaml.safe_load(Path(file).read_text(encoding="utf-8")) or {}
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"{file}: cannot be read as YAML ({' '.join(str(error).split())})") from None
+        if not isinstance(laid, dict):
+            raise ConfigError(f"{file}: is no mapping of keys; right would be a file like config.yaml")
+        _lay_over(config, laid)
+    return config
+
+
+def _lay_over(config: dict[str, Any], changes: dict[str, Any]) -> None:
+    for key, value in changes.items():
+        if isinstance(value, dict) and isinstance(config.get(key), dict):
+            _lay_over(config[key], value)
+        else:
+            config[key] = value
 
 
 def load(config: dict[str, Any], root: Path | str = ".", source: str = "config.yaml") -> Study:
@@ -50,7 +78,7 @@ def _resolve(config: dict[str, Any], root: Path) -> Study:
     study = Study(
         selection=section("study", StudySelection),
         models={name: _model(name, row) for name, row in config["models"].items()},
-        datasets=table("datasets", DatasetConfig),
+        datasets={name: dataset_from_mapping(row or {}) for name, row in config["datasets"].items()},
         gpus=table("gpus", GpuConfig),
         variants=table("variants", VariantConfig),
         solvers=table("solvers", SolverConfig),

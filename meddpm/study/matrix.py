@@ -13,6 +13,7 @@ from meddpm.config import (
     BenchConfig,
     DatasetConfig,
     EvaluateConfig,
+    FilesConfig,
     GpuConfig,
     ModelConfig,
     ProfileConfig,
@@ -95,6 +96,11 @@ class Study:
             self.models[name].config.size for name in self.selection.models if dataset in self.models[name].datasets
         )
 
+    def dataset_labels(self, dataset: str) -> list[int]:
+        """The labels that the models which use `dataset` are shown."""
+        users = (self.models[name] for name in self.selection.models if dataset in self.models[name].datasets)
+        return sorted({label for model in users for label in model.config.condition_labels})
+
     def settings(self, stage: str, **cell: str) -> str:
         """What decides the result of one job of `stage`, with the digest of its code, as one JSON string.
 
@@ -110,7 +116,12 @@ class Study:
         return json.dumps(values, sort_keys=True, default=to_mapping)
 
     def _prepare_settings(self, dataset: str) -> dict[str, Any]:
-        return {"dataset_config": self.datasets[dataset], "size": self.dataset_size(dataset)}
+        config = self.datasets[dataset]
+        labels = self.dataset_labels(dataset) if isinstance(config, FilesConfig) else []
+        return {"dataset_config": config, "size": self.dataset_size(dataset), "labels": labels}
+
+    def _data_qc_settings(self, dataset: str) -> dict[str, Any]:
+        return {}
 
     def _train_settings(self, **cell: str) -> dict[str, Any]:
         # Where it runs is in the wildcards already.

@@ -13,6 +13,7 @@ import yaml
 from meddpm import config as settings
 from meddpm import study
 from meddpm.config import ConfigError, repository_root
+from meddpm.data import preparations
 from meddpm.model import build_model, weights
 from meddpm.study.loading import NOT_OF_THE_PRESET
 from meddpm.validation import validate
@@ -29,7 +30,6 @@ SECTIONS = {
     "archive": settings.ArchiveConfig,
 }
 TABLES = {
-    "datasets": settings.DatasetConfig,
     "gpus": settings.GpuConfig,
     "variants": settings.VariantConfig,
     "solvers": settings.SolverConfig,
@@ -185,6 +185,69 @@ def test_the_schema_states_the_defaults_of_a_row(name: str) -> None:
     assert_defaults(TABLES[name], schema["additionalProperties"]["properties"])
 
 
+def test_the_schema_states_the_defaults_of_both_kinds_of_dataset() -> None:
+    schema = yaml.safe_load((ROOT / "schemas/config.schema.yaml").read_text(encoding="utf-8"))["$defs"]
+    assert_defaults(settings.Icbm152Config, schema["icbm152"]["properties"])
+    keys = schema["files"]["properties"]
+    own = {field.name: field.default for field in dataclasses.fields(settings.FilesConfig)}
+    of_preparation = {field.name for field in dataclasses.fields(settings.PreparationConfig)}
+    assert set(keys) == own.keys() - {"changes"} | of_preparation
+    for name in own.keys() - {"path", "source", "changes"}:
+        assert keys[name]["default"] == own[name]
+    assert all(row.get("description") for row in keys.values())
+    assert keys["preparation"]["enum"] == [*preparations.PREPARATIONS, None]
+    assert keys["layout"]["enum"] == ["auto", *preparations.OF_LAYOUT]
+
+
+def of_files(**keys: Any) -> dict[str, Any]:
+    """config.yaml with the demo drawing from a dataset of files; this folder stands in for it."""
+    return changed("datasets.icbm152", {"source": "files", "path": str(Path(__file__).parent), **keys})
+
+
+def test_a_dataset_of_files_keeps_the_keys_of_its_preparation_apart() -> None:
+    loaded = study.load(of_files(preparation="brats2021", remap={4: 3, 3: 1}, fit="contain"), ROOT)
+    dataset = loaded.datasets["icbm152"]
+    assert dataset.changes == {"remap": {"4": 3, "3": 1}, "fit": "contain"}
+    how = preparations.preparation(dataset, "brats2021")
+    assert (how.remap, how.fit, how.floor, how.derived_label) == ({4: 3, 3: 1}, "contain", 0.0, 4)
+    values = json.loads(loaded.settings("prepare", dataset="icbm152"))
+    assert settings.dataset_from_mapping(values["dataset_config"]) == dataset
+    assert values["labels"] == [1, 2, 3, 4]
+
+
+FILES_FAULTS = [
+    ({"path": "no/such/folder"}, "datasets.icbm152.path: no/such/folder is not there"),
+    ({"path": str(ROOT / "README.md")}, "README.md is a file"),
+    ({"lesion_every": 2}, "datasets.icbm152.lesion_every: unknown key"),
+    ({"layout": "brats2020"}, "datasets.icbm152.layout: .* did you mean brats202"),
+    ({"orientation": "RAR"}, "datasets.icbm152.orientation: RAR does not name three directions"),
+    ({"orientation": "ras"}, "datasets.icbm152.orientation: the name .ras. is not allowed; right would be three of"),
+    ({"percentiles": [99, 1]}, r"datasets.icbm152.percentiles: \[99, 1\] do not rise"),
+    ({"spacing_mm": [1, 1, 1], "fit": "contain"}, "datasets.icbm152.spacing_mm: has no use with fit: contain"),
+    ({"spacing_mm": [1, 1, 1], "layout": "bids"}, "datasets.icbm152.spacing_mm: has no use with fit: contain"),
+    ({"cases": 1}, "sample.cases: 2 is more than datasets.icbm152.cases, 1"),
+]
+
+
+@pytest.mark.parametrize(("keys", "message"), FILES_FAULTS)
+def test_a_fault_in_a_dataset_of_files_is_one_line(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        study.load(of_files(**keys), ROOT)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_dataset_of_files_needs_a_path() -> None:
+    with pytest.raises(ConfigError, match=r"datasets\.icbm152: the key path is missing"):
+        study.load(changed("datasets.icbm152", {"source": "files"}), ROOT)
+
+
+def test_a_model_of_four_images_may_be_trained_on_files() -> None:
+    config = of_files()
+    config["models"]["brats_192"] = {"preset": "brats_192", "dataset": "icbm152", "weights": "train"}
+    config["study"]["models"] = ["brats_192"]
+    assert study.load(config, ROOT).models["brats_192"].trains
+
+
 def assert_defaults(cls: type, properties: dict[str, Any]) -> None:
     assert {field.name for field in dataclasses.fields(cls)} == set(properties)
     assert settings.to_mapping(cls()) == {name: row["default"] for name, row in properties.items()}
@@ -287,8 +350,8 @@ def test_a_key_of_one_stage_is_no_setting_of_another(path: str, value: Any, reru
 def test_settings_come_back_as_the_dataclasses_they_were() -> None:
     loaded = study.load(CONFIG, ROOT)
     values = json.loads(loaded.settings("prepare", dataset="icbm152"))
-    assert settings.from_mapping(settings.DatasetConfig, values["dataset_config"]) == loaded.datasets["icbm152"]
+    assert settings.from_mapping(settings.Icbm152Config, values["dataset_config"]) == loaded.datasets["icbm152"]
     values = json.loads(loaded.settings("sample", **SAMPLE))
     assert settings.from_mapping(settings.ModelConfig, values["model_config"]) == loaded.models["demo"].config
-    remap = settings.DatasetConfig(remap={1: 4, 2: 4})
-    assert settings.from_mapping(settings.DatasetConfig, settings.to_mapping(remap)) == remap
+    remap = settings.Icbm152Config(remap={1: 4, 2: 4})
+    assert settings.from_mapping(settings.Icbm152Config, settings.to_mapping(remap)) == remap

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from meddpm.config import ConfigError, DatasetConfig
-from meddpm.data import icbm152, load_case, manifest, prepare
+from meddpm.config import ConfigError, Icbm152Config
+from meddpm.data import icbm152, load_case, manifest
+from meddpm.data.preparing import prepare
 from meddpm.data.volumes import Case
 
-SETTINGS = DatasetConfig()
+SETTINGS = Icbm152Config()
 SIZE = (32, 40, 36)
 
 
@@ -22,7 +23,7 @@ def case(index: int = 0) -> Case:
     return icbm152.build(SETTINGS, index, SIZE)
 
 
-def still(**changes) -> DatasetConfig:
+def still(**changes) -> Icbm152Config:
     """The template as it is, but for `changes`."""
     return dataclasses.replace(SETTINGS, rotation_degrees=0.0, scaling=0.0, elastic_mm=0.0, **changes)
 
@@ -151,7 +152,6 @@ def test_remap_comes_last():
         ({"elastic_mm": 40.0}, "elastic_mm"),
         ({"scaling": 0.9}, "scaling"),
         ({"rotation_degrees": -1.0}, "rotation_degrees"),
-        ({"source": "atlas"}, "source"),
         ({"cases": 0}, "cases"),
     ],
 )
@@ -169,7 +169,8 @@ def test_prepare_writes_cases_and_table(tmp_path):
     table = prepare(SETTINGS, SIZE, tmp_path / "one")
     rows = manifest.read(table)
     assert [row.id for row in rows] == icbm152.case_ids(SETTINGS)
-    names = {"cases.tsv"} | {f"{row.id}_{kind}.nii.gz" for row in rows for kind in ("image", "label")}
+    kinds = ("image.nii.gz", "label.nii.gz", "case.json")
+    names = {"cases.tsv"} | {f"{row.id}_{kind}" for row in rows for kind in kinds}
     assert {file.name for file in (tmp_path / "one").iterdir()} == names
     loaded = load_case(table, rows[1])
     np.testing.assert_array_equal(loaded.image, case(1).image)

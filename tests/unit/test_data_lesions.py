@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from meddpm.config import ConfigError, DatasetConfig
-from meddpm.data import SOURCES, icbm152, manifest, prepare
+from meddpm.config import ConfigError, Icbm152Config
+from meddpm.data import SOURCES, icbm152, manifest
+from meddpm.data.preparing import prepare
 from meddpm.data.lesions import LABEL, draw
 from meddpm.data.volumes import Case
 
-WITHOUT, WITH = DatasetConfig(), DatasetConfig(lesion_every=4)
+WITHOUT, WITH = Icbm152Config(), Icbm152Config(lesion_every=4)
 DEMO = (56, 64, 56)
 
 
 @functools.cache
 def case(settings_lesions: int, index: int, size: tuple[int, int, int] = DEMO, seed: int = 0) -> Case:
-    return icbm152.build(DatasetConfig(lesion_every=settings_lesions, seed=seed), index, size)
+    return icbm152.build(Icbm152Config(lesion_every=settings_lesions, seed=seed), index, size)
 
 
 @functools.cache

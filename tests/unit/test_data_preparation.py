@@ -1,4 +1,4 @@
-"""Conditions, and Med-DDPM's preparation of its two published models."""
+"""Conditions, and the presets of Med-DDPM: from files to the tensors that its two published models are shown."""
 
 from pathlib import Path
 
@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 
 from meddpm.config import ModelConfig, UserError
-from meddpm.data import conditions, med_ddpm, volumes
-from meddpm.data.volumes import Case
+from meddpm.data import cases, conditions, volumes
+from meddpm.data.cases import Built
+from meddpm.data.examine import examine
+from meddpm.data.layouts import CaseFiles
+from meddpm.data.preparations import PREPARATIONS, WHOLE_HEAD
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
-AFFINE = np.array([[-1.5, 0, 0, 20], [0, 1.25, 0, -30], [0, 0, 2, 4.5], [0, 0, 0, 1]])
+MODALITIES = ("t1", "t1ce", "t2", "flair")
+# Those of the files are those of the presets: RAS for the whole head, LPS for BraTS.
+RAS = np.array([[1.5, 0, 0, 20], [0, 1.25, 0, -30], [0, 0, 2, 4.5], [0, 0, 0, 1]])
+LPS = np.diag([-1, -1, 1, 1]) @ RAS
 
 
 def counting(*shape: int) -> np.ndarray:
@@ -71,15 +77,39 @@ def test_remap_is_simultaneous():
     one_line(error, "256")
 
 
-# Med-DDPM's preparation
+# The presets
 
 
-def test_whole_head_scales_each_slice_of_the_last_axis():
+def prepared(files: CaseFiles, preset: str, size: tuple[int, int, int]) -> Built:
+    """The case at `size` as `preset` has it."""
+    root = files.label.parents[1]
+    how = PREPARATIONS[preset]
+    return cases.build(examine(files, root, how, ()), how, size, preset in WHOLE_HEAD)
+
+
+def tensors(built: Built, labels: tuple[int, ...], value_range: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """Condition and target as the network is shown them."""
+    shape = built.case.label.shape
+    condition = conditions.encode(built.case.label, model(shape, labels, value_range))
+    return condition, volumes.to_tensor_axes(built.case.image)
+
+
+def written(folder: Path, label: np.ndarray, images: dict[str, np.ndarray], affine: np.ndarray) -> CaseFiles:
+    """The files of a case."""
+    paths = {name: folder / "one" / f"{name}.nii.gz" for name in ("seg", *images)}
+    (folder / "one").mkdir()
+    for name, array in {"seg": label, **images}.items():
+        volumes.write(paths[name], array, affine)
+    return CaseFiles("one", {name: paths[name] for name in images}, paths["seg"])
+
+
+def test_whole_head_scales_each_slice_of_the_last_axis(tmp_path):
     image = counting(2, 3, 4) ** 2
     image[..., 2] = 7
     label = np.zeros((2, 3, 4), np.uint8)
     label[0, 1, 3], label[1, 2, 0] = 1, 2
-    condition, target = med_ddpm.whole_head(image, label)
+    built = prepared(written(tmp_path, label, {"t1": image}, RAS), "med_ddpm_whole_head", (2, 3, 4))
+    condition, target = tensors(built, (1, 2), (-1.0, 1.0))
     assert target.shape == (1, 4, 3, 2)
     assert target.dtype == np.float32
     for k in (0, 1, 3):
@@ -89,76 +119,70 @@ def test_whole_head_scales_each_slice_of_the_last_axis():
     assert (target[0, 2] == -1).all()
     assert np.argwhere(condition == 1).tolist() == [[0, 3, 1, 0], [1, 0, 2, 1]]
     assert condition.min() == -1
+    assert "not of a head" in built.warnings[0]
 
 
-def test_brats_leaves_targets_as_they_are():
+def test_prepared_brats_is_left_as_it_is(tmp_path):
     images = counting(2, 3, 5, 4) / 120 * 2 - 1
     label = (counting(2, 3, 5) % 5).astype(np.uint8)
-    condition, target = med_ddpm.brats(images, label)
+    named = dict(zip(MODALITIES, np.moveaxis(images, -1, 0), strict=True))
+    built = prepared(written(tmp_path, label, named, LPS), "med_ddpm_brats", (2, 3, 5))
+    condition, target = tensors(built, (1, 2, 3, 4), (0.0, 1.0))
     np.testing.assert_array_equal(target[2, 4, 1, 0], images[0, 1, 4, 2])
     np.testing.assert_array_equal(target, volumes.to_tensor_axes(images))
     assert condition.shape == (4, 5, 3, 2)
     for channel in range(4):
         np.testing.assert_array_equal(condition[channel], (label == channel + 1).T)
+    assert built.changes == built.warnings == []
 
 
-def test_crop_or_pad_takes_the_larger_part_at_the_start():
-    line = np.arange(1, 8).reshape(7, 1, 1)
-    assert med_ddpm.crop_or_pad(line, (4, 1, 1)).ravel().tolist() == [3, 4, 5, 6]
-    assert med_ddpm.crop_or_pad(line, (10, 1, 1)).ravel().tolist() == [0, 0, 1, 2, 3, 4, 5, 6, 7, 0]
-    array = counting(5, 3, 4, 2)
-    np.testing.assert_array_equal(med_ddpm.crop_or_pad(array, (3, 3, 5))[:, :, 1:], array[1:4])
+def raw_brats(enhancing: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Images (12, 10, 13, 4) of a brain on a background of 0, and a label map."""
+    images = np.zeros((12, 10, 13, 4), np.float32)
+    images[3:9, 2:8, 3:10] = counting(6, 6, 7, 4) + 10
+    label = np.zeros((12, 10, 13), np.uint8)
+    label[4, 3, 5], label[5, 4, 6], label[6, 5, 7] = 1, 2, enhancing
+    return images, label
 
 
-def raw_brats() -> Case:
-    images = counting(6, 4, 7, 4) + 10
-    images[:2] = 0
-    label = np.zeros((6, 4, 7), np.uint8)
-    label[3, 1, 3], label[4, 2, 4], label[2, 0, 2] = 1, 2, 4
-    return Case("raw", images, label, AFFINE)
+def of_raw_brats(folder: Path, images: np.ndarray, label: np.ndarray, preset: str = "brats2021") -> Built:
+    named = dict(zip(MODALITIES, np.moveaxis(images, -1, 0), strict=True))
+    return prepared(written(folder, label, named, LPS), preset, (10, 12, 8))
 
 
-def test_raw_brats_labels_scale_and_place():
-    prepared, note = med_ddpm.prepare_raw_brats(raw_brats(), (6, 6, 4))
-    assert note == ""
-    assert prepared.image.shape == (6, 6, 4, 4)
-    assert prepared.image.dtype == np.float32
-    assert prepared.image.min(axis=(0, 1, 2)).tolist() == [-1] * 4
-    assert prepared.image.max(axis=(0, 1, 2)).tolist() == [1] * 4
-    # One voxel of padding before W; two voxels cut before D.
-    expected = np.zeros((6, 6, 4), np.uint8)
-    expected[2:, 1:5] = 4
-    expected[3, 2, 1], expected[4, 3, 2], expected[2, 1, 0] = 1, 2, 3
-    np.testing.assert_array_equal(prepared.label, expected)
-    voxel = np.array([3, 1, 3, 1])
-    np.testing.assert_allclose(prepared.affine @ [3, 2, 1, 1], AFFINE @ voxel)
+@pytest.mark.parametrize(("preset", "enhancing"), [("brats2021", 4), ("brats2023", 3)])
+def test_raw_brats_labels_scale_and_place(tmp_path, preset, enhancing):
+    images, label = raw_brats(enhancing)
+    case = of_raw_brats(tmp_path, images, label, preset).case
+    assert case.image.shape == (10, 12, 8, 4)
+    assert case.image.dtype == np.float32
+    # The published order: one voxel cut before H, one filled before W, three cut before D; then the scale; then the
+    # brain, which is what T1 shows above -1.
+    crop = np.zeros((10, 12, 8, 4))
+    crop[:, 1:11] = images[1:11, :, 3:11]
+    extent = crop.max(axis=(0, 1, 2))
+    np.testing.assert_allclose(case.image, 2 * crop / extent - 1, atol=1e-6)
+    expected = np.where(case.image[..., 0] > -1, 4, 0)
+    expected[3, 4, 2], expected[4, 5, 3], expected[5, 6, 4] = 1, 2, 3
+    np.testing.assert_array_equal(case.label, expected)
+    assert (expected == 4).sum() == 6 * 6 * 7 - 3
+    np.testing.assert_allclose(case.affine @ [3, 4, 2, 1], LPS @ [4, 3, 5, 1], atol=1e-5)
 
 
-def test_raw_brats_clips_negatives_and_says_so():
-    usual, _ = med_ddpm.prepare_raw_brats(raw_brats(), (6, 4, 7))
-    case = raw_brats()
-    case.image[0, 0, 0] = -5
-    prepared, note = med_ddpm.prepare_raw_brats(case, (6, 4, 7))
-    assert "4 negative intensities" in note
-    np.testing.assert_array_equal(prepared.label, usual.label)
-    np.testing.assert_array_equal(prepared.image, usual.image)
+def test_raw_brats_clips_negatives_and_says_so(tmp_path):
+    images, label = raw_brats()
+    (tmp_path / "usual").mkdir()
+    usual = of_raw_brats(tmp_path / "usual", images, label)
+    images[0, 0, 0] = images[5, 0, 5] = -5
+    built = of_raw_brats(tmp_path, images, label)
+    for name in MODALITIES:
+        assert f"2 negative intensities of {name} set to 0" in built.changes
+        assert not any(f"negative intensities of {name} " in change for change in usual.changes)
+    np.testing.assert_array_equal(built.case.label, usual.case.label)
+    np.testing.assert_array_equal(built.case.image, usual.case.image)
 
 
-def test_raw_brats_needs_four_images():
-    case = Case("flat", counting(3, 3, 3), np.zeros((3, 3, 3), np.uint8), AFFINE)
-    with pytest.raises(UserError) as error:
-        med_ddpm.prepare_raw_brats(case)
-    one_line(error, "flat", "t1ce")
-
-
-def test_resample_is_linear_on_each_axis():
-    tensor = np.zeros((2, 4, 4, 4), np.float32)
-    tensor[0] = np.arange(4).reshape(4, 1, 1)
-    tensor[1] = np.arange(4).reshape(1, 1, 4) * 10
-    result = med_ddpm.resample(tensor, (2, 4, 8))
-    assert result.shape == (2, 8, 4, 2)
-    np.testing.assert_allclose(result[0, :, 0, 0], [0, 0.25, 0.75, 1.25, 1.75, 2.25, 2.75, 3])
-    np.testing.assert_allclose(result[1, 0, 0], [5, 25])
+# The published tensors
 
 
 def agrees(golden: Path, condition: np.ndarray, target: np.ndarray) -> None:
@@ -172,26 +196,31 @@ def agrees(golden: Path, condition: np.ndarray, target: np.ndarray) -> None:
 
 def test_golden_whole_head():
     folder = shared("data/med-ddpm/whole_head")
-    image, _ = volumes.read_image(folder / "image/sample_3.nii.gz")
-    label, _ = volumes.read_label(folder / "mask/sample_3.nii.gz")
-    agrees(shared("golden/prepare_whole_head_sample_3.npz"), *med_ddpm.whole_head(image, label))
+    images = {"t1": folder / "image/sample_3.nii.gz"}
+    files = CaseFiles("sample_3", images, folder / "mask/sample_3.nii.gz")
+    built = prepared(files, "med_ddpm_whole_head", (128, 128, 128))
+    agrees(shared("golden/prepare_whole_head_sample_3.npz"), *tensors(built, (1, 2), (-1.0, 1.0)))
+    assert built.warnings == []
 
 
 def test_golden_brats():
     folder = shared("data/med-ddpm/brats2021")
-    label, _ = volumes.read_label(folder / "seg/BraTS2021_01306_seg.nii.gz")
-    names = [folder / name / f"BraTS2021_01306_{name}.nii.gz" for name in med_ddpm.MODALITIES]
-    images = np.stack([volumes.read_image(name)[0] for name in names], axis=-1)
-    agrees(shared("golden/prepare_brats_01306.npz"), *med_ddpm.brats(images, label))
+    images = {name: folder / name / f"BraTS2021_01306_{name}.nii.gz" for name in MODALITIES}
+    files = CaseFiles("01306", images, folder / "seg/BraTS2021_01306_seg.nii.gz")
+    built = prepared(files, "med_ddpm_brats", (192, 192, 144))
+    agrees(shared("golden/prepare_brats_01306.npz"), *tensors(built, (1, 2, 3, 4), (0.0, 1.0)))
+    assert built.changes == built.warnings == []
 
 
 def test_raw_case_is_mostly_background():
     folder = shared("data/brats_raw/BraTS2021_90001")
-    label, affine = volumes.read_label(folder / "BraTS2021_90001_seg.nii.gz")
-    names = [folder / f"BraTS2021_90001_{name}.nii.gz" for name in med_ddpm.MODALITIES]
-    images = np.stack([volumes.read_image(name)[0] for name in names], axis=-1)
-    prepared, note = med_ddpm.prepare_raw_brats(Case("90001", images, label, affine))
-    assert note
-    assert prepared.label.shape == (192, 192, 144)
-    assert 0.15 < (prepared.label == 4).mean() < 0.4
-    assert np.unique(prepared.label).tolist() == [0, 1, 2, 3, 4]
+    images = {name: folder / f"BraTS2021_90001_{name}.nii.gz" for name in MODALITIES}
+    built = prepared(CaseFiles("90001", images, folder / "BraTS2021_90001_seg.nii.gz"), "brats2021", (192, 192, 144))
+    label = built.case.label
+    assert label.shape == (192, 192, 144)
+    assert np.unique(label).tolist() == [0, 1, 2, 3, 4]
+    assert (label > 0).sum() == 1_601_147
+    # The published rule, on the tensors: without the floor it takes 99 % of the crop for brain.
+    np.testing.assert_array_equal((label > 0) & (built.case.image[..., 0] > -1), built.case.image[..., 0] > -1)
+    assert "1472 negative intensities of t1 set to 0" in built.changes
+    assert built.warnings == []

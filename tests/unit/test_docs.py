@@ -5,7 +5,8 @@ import re
 import pytest
 import yaml
 
-from meddpm.config import VariantConfig, from_mapping, repository_root
+from meddpm.config import PreparationConfig, VariantConfig, from_mapping, repository_root
+from meddpm.data import manifest, preparations
 
 ROOT = repository_root()
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -46,3 +47,30 @@ def test_docs_name_every_switch_of_a_variant() -> None:
     text = (ROOT / "docs/variants.md").read_text(encoding="utf-8")
     for name in VariantConfig.__dataclass_fields__:
         assert f"| `{name}` |" in text
+
+
+def test_docs_say_what_each_preset_of_preparation_does() -> None:
+    text = (ROOT / "docs/data.md").read_text(encoding="utf-8")
+    assert all(f"**{layout}**" in text for layout in preparations.OF_LAYOUT)
+    table = text.partition("### Preparation")[2].partition("\n\nThe first two")[0]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "|" in line]
+    names = [name.split(" ")[0] for name in lines[0][1:]]
+    assert names == list(preparations.PREPARATIONS)
+    rows = {line[0].strip("`"): dict(zip(names, line[1:], strict=True)) for line in lines[2:]}
+    for name, how in preparations.PREPARATIONS.items():
+        assert rows["orientation"][name] == how.orientation
+        labels = ", ".join(map(str, how.source_labels)) if how.source_labels else "those of the model"
+        assert rows["source_labels"][name] == labels
+        assert rows["remap"][name] == ", ".join(f"{old} → {new}" for old, new in how.remap.items())
+        assert rows["floor"][name] == ("" if how.floor is None else f"{how.floor:g}")
+        derive = how.derive if how.derive == "none" else f"{how.derive}, label {how.derived_label}"
+        assert rows["derive"][name] == derive
+        assert rows["required_label"][name].split(" ")[0] == str(how.required_label or "")
+        assert rows["fit"][name] == how.fit
+        assert rows["intensity"][name] == how.intensity
+
+
+def test_docs_name_every_key_of_a_preparation_and_column_of_the_table_of_cases() -> None:
+    text = (ROOT / "docs/data.md").read_text(encoding="utf-8")
+    for name in [*PreparationConfig.__dataclass_fields__, *manifest.CaseRow.__dataclass_fields__]:
+        assert f"`{name}`" in text or f"`{name}:" in text or f"**{name}**" in text, name

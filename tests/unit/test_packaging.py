@@ -23,13 +23,25 @@ PIN = re.compile(r'[a-z0-9-]+==[0-9][0-9a-z.]*( ; python_version == "3\.\d+"( or
 
 # A module imports only from its own floor or from below it.
 FLOORS = {
-    0: ["__init__", "config", "validation", "files", "tables", "status", "log", "interrupt", "provenance", "device"],
+    0: [
+        "__init__",
+        "config",
+        "validation",
+        "files",
+        "tables",
+        "status",
+        "log",
+        "interrupt",
+        "provenance",
+        "device",
+        "memory",
+    ],
     1: ["model", "diffusion", "data"],
     2: ["study", "variants", "fused"],
     3: ["sampling", "training"],
     4: ["profiling", "quality", "bench"],
     5: ["report", "archive", "stages"],
-    6: ["cli", "cli_model", "__main__"],
+    6: ["cli", "cli_data", "cli_model", "__main__"],
 }
 FLOOR = {name: floor for floor, names in FLOORS.items() for name in names}
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from meddpm import tables
-from meddpm.config import DatasetConfig, EvaluateConfig
+from meddpm.config import Icbm152Config, EvaluateConfig
 from meddpm.data import tissues as tissues_of
 from meddpm.quality import BLACK, LABEL_MAP, TRUE_IMAGE, quality_rows
 from meddpm.quality.metrics import ssim_map
@@ -239,7 +239,7 @@ def test_without_tissues_likeness_and_background_are_left() -> None:
 
 
 def test_tissues_of_a_dataset_are_known_while_its_labels_stay_apart() -> None:
-    dataset = DatasetConfig(lesion_every=4)
+    dataset = Icbm152Config(lesion_every=4)
     assert dict(tissues_of(dataset)) == TISSUES
     assert [name for name, _ in tissues_of(dataset)] == ["csf", "grey", "white"]
     assert dict(tissues_of(dataclasses.replace(dataset, remap={1: 7, 2: 1}))) == {"csf": 7, "grey": 1, "white": 3}

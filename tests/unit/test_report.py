@@ -1,5 +1,6 @@
 """The page: self-contained, escaped, honest about what did not run, and with the answer that the tables give."""
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 
 from meddpm import report, tables
 from meddpm.config import ReportConfig, repository_root
+from meddpm.data import manifest
 from meddpm.report import slices, style
 from tests.unit.report_fixture import UNSUPPORTED, Run, replaced, timing_rows, write_run
 
@@ -221,6 +223,18 @@ def test_notices_of_a_gpu_run_with_random_weights(tmp_path, undrawn):
     assert "No GPU in this run" not in text
     assert "Not everything ran" not in text
     assert "Training in this run" not in text
+
+
+def test_cases_that_were_refused_or_have_warnings_are_told(tmp_path, undrawn):
+    inputs = write_run(tmp_path)
+    assert "Cases to look at" not in build(tmp_path, inputs).text
+    (table,) = set(inputs.cases.values())
+    first, second = manifest.read(table)
+    doubtful = dataclasses.replace(first, warnings=("label 1 is small",))
+    refused = manifest.CaseRow("third", status=manifest.REFUSED, reason="mask/third.nii.gz: is empty")
+    manifest.write(table, [doubtful, second, refused])
+    text = build(tmp_path, inputs).text
+    assert "Of 3 cases of head: 1 left out, as it cannot be used and 1 with warnings." in text
 
 
 def test_published_tables_stand_apart_where_this_run_had_no_gpu(tmp_path, undrawn):

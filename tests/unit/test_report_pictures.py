@@ -76,6 +76,15 @@ def test_cut_goes_through_the_rarest_label():
     assert slices.centre(np.zeros((9, 9, 9))) == (4, 4, 4)
 
 
+def test_a_plane_between_two_lesions_is_not_taken():
+    label = np.ones((20, 20, 20), np.uint8)
+    label[2:4, 3:6, 2:4] = 2
+    label[15:17, 14:16, 15:17] = 2
+    at = slices.centre(label)
+    for axis in range(3):
+        assert (label.take(at[axis], axis) == 2).sum() >= 4
+
+
 def test_a_grid_has_the_label_the_truth_and_every_variant(tmp_path):
     inputs = write_run(tmp_path, Run(seeds=(0, 5)))
     (grid,) = slices.grids(inputs.samples, inputs.cases, 3)

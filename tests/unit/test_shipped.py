@@ -9,7 +9,7 @@ import torch
 import yaml
 
 from meddpm import data, sampling, variants
-from meddpm.config import DatasetConfig, EvaluateConfig, SolverConfig, VariantConfig, from_mapping, repository_root
+from meddpm.config import Icbm152Config, EvaluateConfig, SolverConfig, VariantConfig, from_mapping, repository_root
 from meddpm.data import conditions, icbm152, volumes
 from meddpm.diffusion import noise, solvers
 from meddpm.model import weights
@@ -22,7 +22,7 @@ FILE = shipped("demo")
 CARD = FILE.with_suffix(".md").read_text(encoding="utf-8")
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
 # A seed that no training and no other study has.
-UNSEEN = DatasetConfig(cases=1, seed=77, lesion_every=1)
+UNSEEN = Icbm152Config(cases=1, seed=77, lesion_every=1)
 
 
 def test_the_file_is_small_and_holds_half_precision() -> None:

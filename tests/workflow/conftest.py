@@ -41,14 +41,14 @@ class Checkout:
 
     def snakemake(self, *words: str, configfile: str = "tiny.yaml") -> subprocess.CompletedProcess[str]:
         """Run Snakemake with the local profile; two threads, whatever the machine has."""
-        command = [self.python, "-m", "snakemake", "--profile", "local", "--cores", "2", *words]
-        command += ["--configfile", configfile] if configfile else []
+        command = [self.python, "-m", "snakemake", "--profile", "local", "--cores", "2", "--configfile", configfile]
+        command += words
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=900)
 
-    def planned(self) -> dict[str, int]:
+    def planned(self, *words: str, configfile: str = "tiny.yaml") -> dict[str, int]:
         """Rules and numbers of jobs of a dry run; empty where nothing is to be done."""
-        result = self.snakemake("-n")
+        result = self.snakemake("-n", *words, configfile=configfile)
         assert result.returncode == 0, result.stdout + result.stderr
         stats = re.findall(r"^ ([a-z_ ]+?) {2,}(\d+) ", result.stdout + result.stderr, re.MULTILINE)
         return {rule.replace(" ", "_"): int(count) for rule, count in stats if rule not in ("all", "total")}

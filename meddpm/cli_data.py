@@ -1,0 +1,94 @@
+"""The verbs python -m meddpm data VERB, each a few lines around one function of the library."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meddpm.config import FilesConfig, UserError, repository_root
+from meddpm.validation import closest
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="What a dataset of files holds.")
+
+
+@app.callback()
+def _verbs() -> None:
+    """What a dataset of files holds."""
+
+
+@app.command()
+def check(
+    path: Annotated[Path | None, typer.Argument(metavar="PATH", help="A folder, or a .tsv of files.")] = None,
+    layout: Annotated[str, typer.Option(help="How files are named and where they lie.")] = "auto",
+    preparation: Annotated[str | None, typer.Option(help="Preset of preparation; else that of the layout.")] = None,
+    images: Annotated[str | None, typer.Option(help="Images of a case that are taken, as t1,t2.")] = None,
+    model: Annotated[str | None, typer.Option(help="Preset of the model it is for: its size and labels.")] = None,
+    configfile: Annotated[Path | None, typer.Option(help="A study instead: its rows of `datasets` are used.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="With --configfile: the name of the dataset.")] = None,
+    table: Annotated[Path | None, typer.Option(help="Write what was found as a .tsv too.")] = None,
+    workers: Annotated[int, typer.Option(help="Cases looked at at once.")] = os.cpu_count() or 1,
+) -> None:
+    """Say of every case what would be done to it, or why it is refused; nothing is prepared.
+
+    Exit code 1 if a case would be refused.
+    """
+    from meddpm.data import manifest, preparing
+    from meddpm.report.cases_table import print_cases
+
+    if configfile:
+        settings, size, labels = _of_study(configfile, dataset)
+    elif path:
+        taken = tuple(images.split(",")) if images else None
+        settings = FilesConfig(str(path), layout=layout, images=taken, preparation=preparation)
+        size, labels = _of_model(settings, model)
+    else:
+        raise UserError("data check: nothing to look at; give a PATH, or --configfile and --dataset")
+    found, rows = preparing.check(settings, size, labels, workers)
+    if table:
+        manifest.write(table, rows)
+    print_cases(found.layout, Path(found.root), rows, found.warnings)
+    if any(row.status != manifest.OK for row in rows):
+        raise typer.Exit(1)
+
+
+Goal = tuple[tuple[int, int, int] | None, Sequence[int]]
+
+
+def _of_model(settings: FilesConfig, model: str | None) -> Goal:
+    """Size and labels of the model preset `model`, None: of that which the preparation is for, if it is for one."""
+    from meddpm.data import from_files, preparations
+    from meddpm.model import presets
+
+    _known("--preparation", settings.preparation, preparations.PREPARATIONS)
+    _known("--layout", settings.layout, ["auto", *preparations.OF_LAYOUT])
+    _known("--model", model, presets.PRESETS)
+    if model is None:
+        preset = preparations.preset_of(settings, from_files.find(settings).layout)
+        model = preparations.MODEL.get(preset)
+    return (presets.PRESETS[model].size, presets.PRESETS[model].condition_labels) if model else (None, ())
+
+
+def _of_study(configfile: Path, dataset: str | None) -> tuple[FilesConfig, *Goal]:
+    """The dataset `dataset` of a study, None: its only one of files, and size and labels of the models that use it."""
+    from meddpm import study
+
+    loaded = study.load(study.read([repository_root() / "config.yaml", configfile]), source=configfile.name)
+    of_files = [name for name, each in loaded.datasets.items() if isinstance(each, FilesConfig)]
+    if dataset is None and len(of_files) == 1:
+        dataset = of_files[0]
+    if dataset not in of_files:
+        raise UserError(
+            f"--dataset: {dataset or 'not given'}; right would be a dataset of files of {configfile}: "
+            f"{', '.join(of_files) or 'it has none'}"
+        )
+    used = dataset in loaded.dataset_names()
+    size = loaded.dataset_size(dataset) if used else None
+    return loaded.datasets[dataset], size, loaded.dataset_labels(dataset)
+
+
+def _known(option: str, name: str | None, names: Iterable[str]) -> None:
+    """Raise UserError where an option names what is not there."""
+    if name is not None and name not in names:
+        raise UserError(f"{option}: {name} is not known; {closest(name, list(names))}")

@@ -1,0 +1,192 @@
+"""From what the files of a case hold to what a model is shown: floor, derived label, fit to a size, intensities."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import nibabel
+import numpy as np
+
+from meddpm.config import PreparationConfig, UserError
+from meddpm.data import derive, grids, intensity, manifest
+from meddpm.data.nifti import by
+from meddpm.data.volumes import Case
+
+if TYPE_CHECKING:
+    from meddpm.data.examine import Examined
+
+# A whole head, scalp and skull included, in litres: 3.8 in the published masks.
+HEAD_LITRES = (2.0, 7.0)
+# The share of a label that may be cut away without a word.
+UNSAID_SHARE = 0.001
+DERIVED = {"brain": "rest of the brain", "head": "head"}
+
+
+@dataclass(frozen=True)
+class Built:
+    """A prepared case, what was done to it, and what a person should look at; a sentence each."""
+
+    case: Case
+    changes: list[str]
+    warnings: list[str]
+
+
+def build(
+    examined: "Examined", how: PreparationConfig, size: tuple[int, int, int] | None, whole_head: bool = False
+) -> Built:
+    """The case at `size` (H, W, D) voxels, None: on its own grid, as `how` says, in this order:
+
+    `how.floor`, `how.derive`, `how.required_label`, `how.fit`, `how.intensity`. The published recipe of raw BraTS
+    (Dorjsembe et al. 2023, arXiv 2305.18453) crops and scales first and derives the brain last, which gives the same
+    where the crop has the background in it. With `whole_head` the labels are judged as those of a head with its scalp.
+
+    Raises UserError where the required label is missing, nothing can be derived, no label is left in the fit, or the
+    intensities cannot be scaled.
+    """
+    changes: list[str] = []
+    warnings: list[str] = []
+    images = _floored(examined, how, changes)
+    label = _derived(examined, images, how, changes, warnings)
+    _require_label(examined, label, how, whole_head)
+    if whole_head:
+        warnings += _odd_head(label, examined.affine)
+    grid = grids.target_grid(label.shape, examined.affine, how, size)
+    fitted = _fitted_label(examined, label, grid, how, warnings)
+    changes += _fit_words(label.shape, examined.affine, grid)
+    channels = [_fitted_image(examined, index, image, grid, how, changes) for index, image in enumerate(images)]
+    image = None if not channels else channels[0] if len(channels) == 1 else np.stack(channels, axis=-1)
+    return Built(Case(examined.id, image, fitted, grid.affine), changes, warnings)
+
+
+def _file(examined: "Examined", name: str) -> str:
+    """The file that is the `name` of a case, for messages."""
+    return examined.original.get("files", {}).get(name, f"{name} of {examined.id}")
+
+
+def _floored(examined: "Examined", how: PreparationConfig, changes: list[str]) -> list[np.ndarray]:
+    """The images, (H, W, D) each."""
+    if examined.images is None:
+        return []
+    images = [examined.images[..., index] for index in range(len(examined.names))]
+    if how.floor is None:
+        return images
+    for index, name in enumerate(examined.names):
+        below = int((images[index] < how.floor).sum())
+        if below:
+            images[index] = np.maximum(images[index], np.float32(how.floor))
+            which = "negative intensities of" if how.floor == 0 else f"intensities below {how.floor:g} of"
+            changes.append(f"{below} {which} {name} set to {how.floor:g}")
+    return images
+
+
+def _derived(
+    examined: "Examined", images: list[np.ndarray], how: PreparationConfig, changes: list[str], warnings: list[str]
+) -> np.ndarray:
+    """The label map with the derived label in it."""
+    label, value = examined.label, how.derived_label
+    if how.derive == "none":
+        return label
+    what = f"label {value} ({DERIVED[how.derive]})"
+    if (label == value).any():
+        changes.append(f"{what} is in the map already: not derived")
+        return label
+    if not images:
+        raise UserError(
+            f"{_file(examined, 'label')}: has no {what}, and the case has no image to derive it from; "
+            "add an image or label it in the map."
+        )
+    name = examined.names[0]
+    edges = manifest.spacing(examined.affine)
+    mask = derive.brain(images[0]) if how.derive == "brain" else derive.head(images[0], edges)
+    odd = derive.odd(mask, how.derive, _file(examined, name))
+    warnings += [odd] if odd else []
+    label = np.where(mask & (label == 0), np.uint8(value), label)
+    changes.append(f"{what} derived from {name}: {_millilitres(label == value, examined.affine):.0f} mL")
+    return label
+
+
+def _require_label(examined: "Examined", label: np.ndarray, how: PreparationConfig, whole_head: bool) -> None:
+    file = _file(examined, "label")
+    if not label.any():
+        raise UserError(f"{file}: every voxel is 0; label something or leave the case out.")
+    value = how.required_label
+    if value is None or (label == value).any():
+        return
+    kind = "head" if whole_head else "brain"
+    raise UserError(
+        f"{file}: has no label {value} ({kind}); rename a label with `remap`, "
+        f"or set `derive: {kind}` and `derived_label: {value}` to draw it from the first image."
+    )
+
+
+def _odd_head(label: np.ndarray, affine: np.ndarray) -> list[str]:
+    litres = _millilitres(label > 0, affine) / 1000
+    low, high = HEAD_LITRES
+    if low <= litres <= high:
+        return []
+    size = "the size of a brain, not of a head" if litres < low else "more than a head"
+    return [
+        f"the labels hold {litres:.1f} L: {size} (about 3.8 L). Published whole-head weights expect the whole head, "
+        "scalp and skull included, and make nonsense of other masks"
+    ]
+
+
+def _fitted_label(
+    examined: "Examined", label: np.ndarray, grid: grids.Grid, how: PreparationConfig, warnings: list[str]
+) -> np.ndarray:
+    """The label map on `grid`; what the fit takes from it becomes a warning, or the end where it takes all."""
+    affine = examined.affine
+    before = np.bincount(label.ravel(), minlength=256)
+    inside = np.bincount(label[grids.kept(label.shape, affine, grid)].ravel(), minlength=256)
+    fitted = grids.label_onto(label, affine, grid)
+    after = np.bincount(fitted.ravel(), minlength=256)
+    needed = np.arange(1, 256) if how.required_label is None else how.required_label
+    if not after[needed].any():
+        what = "no label is left" if how.required_label is None else f"label {how.required_label} is not left"
+        raise UserError(
+            f"{_file(examined, 'label')}: {what} in the {by(grid.shape)} voxels of the model; "
+            "set another `fit` or leave the case out."
+        )
+    voxel_ml = abs(np.linalg.det(affine[:3, :3])) / 1000
+    for value in np.flatnonzero(before[1:]) + 1:
+        cut = int(before[value] - inside[value])
+        share = cut / before[value]
+        if share > UNSAID_SHARE:
+            warnings.append(f"the fit cuts away {cut * voxel_ml:.3g} mL ({share:.1%}) of label {value}")
+        if inside[value] and not after[value]:
+            warnings.append(
+                f"label {value} ({before[value] * voxel_ml:.3g} mL) vanishes in voxels of {_mm(grid.affine)}"
+            )
+    return fitted
+
+
+def _fit_words(shape: tuple[int, ...], affine: np.ndarray, grid: grids.Grid) -> list[str]:
+    """What the fit did, none where it did nothing."""
+    if not grids.is_aligned(shape, affine, grid):
+        return [f"resampled from {by(shape)} voxels of {_mm(affine)} to {by(grid.shape)} of {_mm(grid.affine)}"]
+    cropped = any(new < old for old, new in zip(shape, grid.shape, strict=True))
+    padded = any(new > old for old, new in zip(shape, grid.shape, strict=True))
+    words = " and ".join(word for word, done in (("cropped", cropped), ("padded", padded)) if done)
+    return [f"{words} from {by(shape)} to {by(grid.shape)}"] if words else []
+
+
+def _fitted_image(
+    examined: "Examined", index: int, image: np.ndarray, grid: grids.Grid, how: PreparationConfig, changes: list[str]
+) -> np.ndarray:
+    """One image on `grid`, in [-1, 1]. Outside of the volume it goes on as its background."""
+    name = examined.names[index]
+    fill = -1.0 if how.intensity == "as_is" else derive.background(image)
+    fitted = grids.onto(image, examined.affine, grid, fill)
+    scaled = intensity.scale(fitted, how, _file(examined, name))
+    if how.intensity != "as_is":
+        low, high = intensity.range_of(fitted, how)
+        changes.append(f"intensities of {name} scaled to [-1, 1] by {how.intensity} from {low:g}..{high:g}")
+    return scaled
+
+
+def _millilitres(mask: np.ndarray, affine: np.ndarray) -> float:
+    return float(mask.sum() * abs(np.linalg.det(affine[:3, :3])) / 1000)
+
+
+def _mm(affine: np.ndarray) -> str:
+    """The edges of voxels, as 1x1x1.25 mm."""
+    return "x".join(f"{edge:.3g}" for edge in nibabel.affines.voxel_sizes(affine)) + " mm"

@@ -1,0 +1,29 @@
+"""Names as they may stand in a message."""
+
+from pathlib import Path
+
+from meddpm.config import UserError
+
+
+def shown(text: str | Path) -> str:
+    """A name with control characters, and bytes that are no text, escaped."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(text))
+
+
+def some(names: list[str], most: int = 3) -> str:
+    """The first of many names."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(shown, names[:most])) + more
+
+
+def counted(number: int, noun: str) -> str:
+    """As 1 volume, 2 volumes."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def require_images(where: str, images: tuple[str, ...] | None, there: list[str]) -> None:
+    """Raise UserError where one of `images` is not `there`."""
+    missing = [name for name in images or () if name not in there]
+    if missing:
+        known = f"`images` can name {', '.join(map(shown, there))}" if there else "it has none at all"
+        raise UserError(f"{where} has no image {', '.join(map(shown, missing))}; {known}.")

@@ -1,0 +1,42 @@
+"""What a dataset is to the prepare stage: cases that can be made one by one, each with what decides it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meddpm.data.volumes import Case
+
+
+@dataclass(frozen=True)
+class Made:
+    """A prepared case, the columns of its row in cases.tsv that the case itself does not tell, and a word for the
+    header of its volumes.
+    """
+
+    case: "Case"
+    columns: dict[str, Any] = field(default_factory=dict)
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One case to make.
+
+    `decided_by` gives, as one text, all that decides the result but the code: with the same text nothing is to be made
+    anew. Both raise UserError where the case cannot be used.
+    """
+
+    id: str
+    decided_by: Callable[[], str]
+    make: Callable[[], Made]
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The cases of a dataset in their order, its layout, where its files lie, and warnings about the whole of it."""
+
+    cases: list[Task]
+    layout: str
+    root: str
+    warnings: list[str] = field(default_factory=list)

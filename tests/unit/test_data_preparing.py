@@ -1,0 +1,208 @@
+"""A dataset of files: the table, what is made again and what is not, and what a case that cannot be used does."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meddpm.config import FilesConfig, UserError
+from meddpm.data import cases, from_files, load_case, manifest
+from meddpm.data.preparing import check, prepare
+from tests.unit.files_fixture import AFFINE, SHAPE, head, save, whole_heads
+
+SIZE = SHAPE
+
+
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ids of the cases that are built from here on."""
+    ids: list[str] = []
+    build = cases.build
+
+    def counted(examined, *rest):
+        ids.append(examined.id)
+        return build(examined, *rest)
+
+    monkeypatch.setattr(cases, "build", counted)
+    return ids
+
+
+def settings(path: Path, **keys) -> FilesConfig:
+    return FilesConfig(str(path), **keys)
+
+
+def test_the_table_says_what_was_there_and_what_was_done(tmp_path):
+    table = prepare(settings(whole_heads(tmp_path / "data")), SIZE, tmp_path / "out", [1, 2])
+    rows = manifest.read(table)
+    assert [row.id for row in rows] == ["sample_0", "sample_1", "sample_2"]
+    row = rows[0]
+    assert row.files == {"label": "mask/sample_0.nii.gz", "image": "image/sample_0.nii.gz"}
+    assert set(row.files_sha256) == set(row.files.values())
+    assert (row.shape, row.orientation, row.intensity_range) == (SHAPE, "RAS", (-1.0, 1.0))
+    assert (row.original_shape, row.original_orientation) == (SHAPE, "RAS")
+    assert row.original_spacing_mm == (12.0, 10.0, 15.0)
+    np.testing.assert_allclose(np.reshape(row.original_affine, (3, 4)), AFFINE[:3])
+    image, label = head(0)
+    assert row.original_intensity_ranges["image"] == pytest.approx((image.min(), image.max()), rel=1e-4)
+    assert row.original_label_volumes_ml == {1: (label == 1).sum() * 1.8, 2: (label == 2).sum() * 1.8}
+    assert any("med_ddpm_per_slice" in change for change in row.changes)
+    assert "med_ddpm_whole_head" in row.notes
+    case = load_case(table, row)
+    np.testing.assert_array_equal(case.label, label)
+    k = 5
+    slice_ = image[:, :, k]
+    expected = 2 * (slice_ - slice_.min()) / (slice_.max() - slice_.min()) - 1
+    np.testing.assert_allclose(case.image[:, :, k], expected, atol=1e-6)
+
+
+def test_a_case_that_is_there_is_not_made_again(tmp_path, monkeypatch):
+    data, out = whole_heads(tmp_path / "data"), tmp_path / "out"
+    ids = made(monkeypatch)
+    table = prepare(settings(data), SIZE, out, [1, 2], code="one")
+    assert sorted(ids) == ["sample_0", "sample_1", "sample_2"]
+    before, times = table.read_bytes(), {path: path.stat().st_mtime_ns for path in out.glob("*.nii.gz")}
+    ids.clear()
+    prepare(settings(data), SIZE, out, [1, 2], code="one")
+    assert ids == []
+    assert table.read_bytes() == before
+    assert {path: path.stat().st_mtime_ns for path in out.glob("*.nii.gz")} == times
+
+    image, label = head(7)
+    save(data / "mask" / "sample_7.nii.gz", label)
+    save(data / "image" / "sample_7.nii.gz", image)
+    prepare(settings(data), SIZE, out, [1, 2], code="one")
+    assert ids == ["sample_7"]
+    assert [row.id for row in manifest.read(table)] == ["sample_0", "sample_1", "sample_2", "sample_7"]
+
+
+@pytest.mark.parametrize(
+    ("what", "again"),
+    [
+        ("image", ["sample_1"]),
+        ("mask", ["sample_1"]),
+        ("output", ["sample_1"]),
+        ("record", ["sample_1"]),
+        ("code", ["sample_0", "sample_1"]),
+        ("setting", ["sample_0", "sample_1"]),
+        ("size", ["sample_0", "sample_1"]),
+        ("labels", ["sample_0", "sample_1"]),
+    ],
+)
+def test_a_case_is_made_again_where_something_that_decides_it_changed(tmp_path, monkeypatch, what, again):
+    data, out = whole_heads(tmp_path / "data", 2), tmp_path / "out"
+    row, size, labels, code = settings(data), SIZE, [1, 2], "one"
+    prepare(row, size, out, labels, code=code)
+    ids = made(monkeypatch)
+    match what:
+        case "image":
+            save(data / "image" / "sample_1.nii.gz", head(9)[0])
+        case "mask":
+            save(data / "mask" / "sample_1.nii.gz", np.roll(head(9)[1], 1, axis=0))
+        case "output":
+            (out / "sample_1_image.nii.gz").write_bytes(b"half")
+        case "record":
+            (out / "sample_1_case.json").write_text('{"decided_by": "x", "row": {}}', encoding="utf-8")
+        case "code":
+            code = "two"
+        case "setting":
+            row = dataclasses.replace(row, changes={"intensity": "minmax"})
+        case "size":
+            size = (16, 20, 16)
+        case "labels":
+            labels = [1, 2, 3]
+    prepare(row, size, out, labels, code=code)
+    assert sorted(ids) == again
+
+
+def test_a_bad_case_stops_the_dataset_and_the_others_are_kept(tmp_path, monkeypatch):
+    data, out = whole_heads(tmp_path / "data"), tmp_path / "out"
+    (data / "image" / "sample_1.nii.gz").write_bytes(b"")
+    ids = made(monkeypatch)
+    with pytest.raises(UserError) as caught:
+        prepare(settings(data), SIZE, out, [1, 2])
+    first, reason = str(caught.value).splitlines()
+    assert "1 of 3 cases cannot be used" in first
+    assert "on_bad_case: skip" in first
+    assert "sample_1.nii.gz" in reason
+    assert not (out / "cases.tsv").exists()
+    assert sorted(ids) == ["sample_0", "sample_2"]
+    save(data / "image" / "sample_1.nii.gz", head(1)[0])
+    ids.clear()
+    prepare(settings(data), SIZE, out, [1, 2])
+    assert ids == ["sample_1"]
+
+
+def test_a_bad_case_can_be_left_out_and_stays_a_row(tmp_path):
+    data, out = whole_heads(tmp_path / "data"), tmp_path / "out"
+    (data / "image" / "sample_1.nii.gz").write_bytes(b"")
+    table = prepare(settings(data, on_bad_case="skip"), SIZE, out, [1, 2])
+    assert [row.id for row in manifest.read(table)] == ["sample_0", "sample_2"]
+    refused = manifest.read_all(table)[1]
+    assert (refused.id, refused.status, refused.image) == ("sample_1", manifest.REFUSED, "")
+    assert "sample_1.nii.gz" in refused.reason
+    assert "\n" not in refused.reason
+
+
+def test_a_dataset_without_a_usable_case_stops_whatever_the_policy(tmp_path):
+    data = whole_heads(tmp_path / "data", 2)
+    for number in range(2):
+        (data / "mask" / f"sample_{number}.nii.gz").write_bytes(b"")
+    with pytest.raises(UserError, match="2 of 2 cases cannot be used"):
+        prepare(settings(data, on_bad_case="skip"), SIZE, tmp_path / "out", [1, 2])
+
+
+def test_many_refusals_are_counted(tmp_path):
+    data = whole_heads(tmp_path / "data", 25)
+    for number in range(25):
+        (data / "mask" / f"sample_{number}.nii.gz").write_bytes(b"")
+    with pytest.raises(UserError) as caught:
+        prepare(settings(data), SIZE, tmp_path / "out", [1, 2])
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 22
+    assert lines[-1] == "... and 5 more, in the log"
+
+
+def test_the_number_of_workers_changes_nothing(tmp_path):
+    data = whole_heads(tmp_path / "data", 5)
+    one = prepare(settings(data), SIZE, tmp_path / "one", [1, 2])
+    four = prepare(settings(data), SIZE, tmp_path / "four", [1, 2], workers=4)
+    for path in sorted(one.parent.iterdir()):
+        assert (four.parent / path.name).read_bytes() == path.read_bytes()
+
+
+def test_the_first_cases_can_be_picked(tmp_path):
+    data = whole_heads(tmp_path / "data")
+    table = prepare(settings(data, cases=2), SIZE, tmp_path / "out", [1, 2])
+    assert [row.id for row in manifest.read(table)] == ["sample_0", "sample_1"]
+
+
+def test_label_maps_alone_make_cases_for_sampling(tmp_path):
+    table = prepare(settings(whole_heads(tmp_path / "data", 2, images=False)), SIZE, tmp_path / "out", [1, 2])
+    row = manifest.read(table)[0]
+    assert (row.image, row.image_sha256, row.intensity_range) == ("", "", None)
+    case = load_case(table, row)
+    assert case.image is None
+    np.testing.assert_array_equal(case.label, head(0)[1])
+
+
+def test_check_finds_what_prepare_would_and_writes_nothing(tmp_path):
+    data = whole_heads(tmp_path / "data")
+    (data / "image" / "sample_1.nii.gz").write_bytes(b"")
+    before = sorted(tmp_path.rglob("*"))
+    found, rows = check(settings(data), SIZE, [1, 2], workers=2)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert found.layout == "med_ddpm_whole_head"
+    table = prepare(settings(data, on_bad_case="skip"), SIZE, tmp_path / "out", [1, 2])
+    written = manifest.read_all(table)
+    only_of_files = {"image": "", "label": "", "image_sha256": "", "label_sha256": ""}
+    assert rows == [dataclasses.replace(row, **only_of_files) for row in written]
+
+
+def test_the_files_of_a_dataset_are_those_that_are_there(tmp_path):
+    data = whole_heads(tmp_path / "data", 2)
+    (data / "image" / "sample_1.nii.gz").unlink()
+    os.symlink("nowhere", data / "image" / "sample_1.nii.gz")
+    names = {Path(path).relative_to(data).as_posix() for path in from_files.source_files(settings(data))}
+    assert names == {"mask/sample_0.nii.gz", "mask/sample_1.nii.gz", "image/sample_0.nii.gz"}
+    assert from_files.source_files(settings(tmp_path / "nothing")) == []
