@@ -5,6 +5,7 @@ and a compressed one has been read to its end, where the checksum is. Sources: t
 standards (nifti.nimh.nih.gov); Analyze 7.5 with the origin and scaling of SPM2.
 """
 
+import gzip
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -94,19 +95,21 @@ def read_voxels(header: Header) -> np.ndarray:
     for too long, or is damaged. Bytes after the last voxel add to `header.warnings`.
     """
     path, size = header.image, prod(header.shape) * header.dtype.itemsize
-    with faults(path):
-        with opened(path) as stream:
-            # To the end of a compressed file, where its checksum is; a bomb is left at once.
-            there = _skip(stream, header.offset + size + MAX_TRAILING_BYTES + 1) - header.offset
-        if there < size:
-            raise UserError(f"{path}: {_promise(header.shape, size)} has fewer; replace the file.")
-        if there > size + MAX_TRAILING_BYTES:
-            raise UserError(f"{path}: {_promise(header.shape, size)} goes on after them; mend the header's size.")
-        if there > size:
-            header.warnings.append(f"{there - size} bytes after the last voxel are not read")
-        layout = (header.shape, header.dtype, header.offset, header.slope, header.intercept)
-        with np.errstate(over="ignore", invalid="ignore"):
-            values = np.asanyarray(ArrayProxy(path, layout, mmap=False))
+    layout = (header.shape, header.dtype, header.offset, header.slope, header.intercept)
+    with faults(path), opened(path) as stream:
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                values = np.asanyarray(ArrayProxy(stream, layout, mmap=False))
+        except OSError as error:
+            if error.errno is not None or isinstance(error, gzip.BadGzipFile):
+                raise
+            raise UserError(f"{path}: {_promise(header.shape, size)} has fewer; replace the file.") from error
+        # To the end of a compressed file, where its checksum is; a bomb is left at once.
+        trailing = _skip(stream, MAX_TRAILING_BYTES + 1)
+    if trailing > MAX_TRAILING_BYTES:
+        raise UserError(f"{path}: {_promise(header.shape, size)} goes on after them; mend the header's size.")
+    if trailing:
+        header.warnings.append(f"{trailing} bytes after the last voxel are not read")
     return values.astype(values.dtype.newbyteorder("="), copy=False)
 
 

@@ -71,7 +71,7 @@ def read(path: Path | str) -> tuple[np.ndarray, np.ndarray]:
     UserError where the file is missing, damaged, not a volume, or not three or four axes of real numbers.
     """
     header = nifti.read_header(path, axes=(3, 4))
-    return np.ascontiguousarray(nifti.read_voxels(header)), header.affine
+    return nifti.read_voxels(header), header.affine
 
 
 def read_image(path: Path | str) -> tuple[np.ndarray, np.ndarray]:

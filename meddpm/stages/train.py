@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from meddpm import data, device, interrupt, provenance, variants
+from meddpm import data, device, interrupt, memory, provenance, variants
 from meddpm.config import GpuConfig, ModelConfig, TrainConfig, UserError, VariantConfig, to_mapping
-from meddpm.data import conditions, manifest, volumes
+from meddpm.data import manifest, volumes
 from meddpm.files import remove_abandoned, sha256, write_csv, write_json
 from meddpm.log import REFUSED, logger
 from meddpm.model import build_model, weights
@@ -21,6 +21,7 @@ from meddpm.stages.job import Job, folder
 from meddpm.stages.network import device_errors
 from meddpm.status import FAILED, OK, CannotRun
 from meddpm.training.batches import Batches
+from meddpm.training.cases import Cases, gather
 from meddpm.training.loop import ENTRIES, Diverged, Run, Stopped, TrainingResult, train
 
 STATUS_FILE = "status.json"
@@ -52,7 +53,7 @@ def run(
             raise UserError(f"{cases}: lists no case; a training needs one or more")
         checkpoints = Checkpoints(place / "checkpoints" / _identity(job, how, cases), how.keep_checkpoints)
         with interrupt.noted() as asked:
-            facts, result = _train(job, how, Path(cases), rows, checkpoints, asked)
+            facts, result = _train(job, how, Path(cases), rows, checkpoints, asked, threads)
             kept = place / "kept" / _digest(settings, cases) / Path(target).name
             for path in (kept, Path(target)):
                 weights.save(path, result.weights, facts)
@@ -74,20 +75,22 @@ def _train(
     rows: list[manifest.CaseRow],
     checkpoints: Checkpoints,
     asked: Callable[[], str | None],
+    threads: int,
 ) -> tuple[dict[str, Any], TrainingResult]:
     """The facts of the training, which become the card of the weights, and its result."""
     config = job.get("model_config", ModelConfig)
     if len(rows) == 1:
         logger.warning("%s: %s", cases, ONE_CASE)
+    _require_fit(cases, rows, config)
     where = device.resolve(job.get("gpu_config", GpuConfig))
     torch.manual_seed(how.seed)
     with (
         variants.applied(job.get("variant_config", VariantConfig), where, training=True) as applied,
         device_errors(),
+        _gathered(cases, rows, config, asked, threads) as shown,
     ):
         logger.info("training on %s with %s", device.name(where), applied.flags())
-        images, labels = _tensors(cases, rows, config, asked)
-        under_way = Run(build_model(config), config, how, applied, Batches(images, labels, config, how, applied))
+        under_way = Run(build_model(config), config, how, applied, Batches(shown, config, how, applied))
         saved = checkpoints.newest(how.steps, ENTRIES)
         if saved:
             under_way.restore(saved)
@@ -168,21 +171,50 @@ def _ended(model: str, error: Exception, last: Path | None, target: Path) -> Use
     return UserError(text)
 
 
-def _tensors(
-    cases: Path, rows: list[manifest.CaseRow], config: ModelConfig, asked: Callable[[], str | None]
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images (N, C, D, W, H) float32 in [-1, 1] and label maps (N, D, W, H) uint8 of every case."""
-    images, labels = [], []
+def _require_fit(cases: Path, rows: list[manifest.CaseRow], config: ModelConfig) -> None:
+    """Raise UserError at the first row whose case is none for a training of the model; no volume is read."""
     for row in rows:
-        if asked():
-            raise Stopped(f"stopped after {len(images)} of {len(rows)} cases were read")
-        case = data.load_case(cases, row)
-        if case.image is None:
+        if not row.image:
             raise UserError(f"{cases}: {row.id} has no image; a training needs one for each case")
+        if row.shape != tuple(config.size):
+            has, wants = ("x".join(map(str, size)) for size in (row.shape, config.size))
+            raise UserError(
+                f"{cases}: {row.id}: a case of {has} voxels does not fit a model of {wants}; prepare the dataset at "
+                "the model's size"
+            )
+        images = len(row.files.keys() - {"label"})
+        if images:  # else it is not known what the case was made from
+            _require_images(cases, row, images, config)
+
+
+def _require_images(cases: Path, row: manifest.CaseRow, images: int, config: ModelConfig) -> None:
+    if images != config.image_channels:
+        raise UserError(
+            f"{cases}: the number of images of {row.id} is {images}, but the model takes {config.image_channels}; name "
+            "as many under `images:` of the dataset in config.yaml, or train another model"
+        )
+
+
+def _gathered(
+    cases: Path, rows: list[manifest.CaseRow], config: ModelConfig, asked: Callable[[], str | None], threads: int
+) -> Cases:
+    """The cases, in at most half of the memory that is left: the rest is for the training and for those being read."""
+
+    def read(number: int) -> tuple[np.ndarray, np.ndarray]:
+        row = rows[number]
         try:
-            conditions.require_size(case.label, config)
-        except UserError as error:
-            raise UserError(f"{cases}: {row.id}: {error}") from None
-        images.append(volumes.to_tensor_axes(case.image))
-        labels.append(volumes.to_tensor_axes(case.label)[0])
-    return torch.from_numpy(np.stack(images)), torch.from_numpy(np.stack(labels))
+            case = data.load_case(cases, row)
+        except OSError as error:
+            raise UserError(
+                f"{error.filename or cases}: {row.id} cannot be read ({error.strerror or error}); mend the disk or the "
+                "permissions"
+            ) from None
+        image = volumes.to_tensor_axes(case.image)
+        _require_images(cases, row, len(image), config)
+        return image, volumes.to_tensor_axes(case.label)[0]
+
+    def between(done: int) -> None:
+        if asked():
+            raise Stopped(f"stopped after {done} of {len(rows)} cases were read")
+
+    return gather(read, len(rows), config, memory.available() // 2, threads, between)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import json
 import logging
 import math
@@ -24,7 +25,7 @@ import yaml
 from safetensors.torch import load_file
 
 from meddpm import interrupt, provenance, study, variants
-from meddpm.config import TrainConfig, UserError, repository_root
+from meddpm.config import ModelConfig, TrainConfig, UserError, repository_root
 from meddpm.data import manifest, volumes
 from meddpm.data.volumes import Case
 from meddpm.files import sha256, write_json
@@ -61,19 +62,22 @@ def with_value(text: str, key: str, value: Any) -> str:
     return json.dumps(values)
 
 
-def make_cases(folder: Path, count: int = 2, seed: int = 0, image: bool = True) -> Path:
-    """The table of a dataset of `count` volumes, 8^3."""
+def make_cases(folder: Path, count: int = 2, seed: int = 0, image: bool = True, images: int = 1) -> Path:
+    """The table of a dataset of `count` cases, 8^3, each of `images` volumes or, without `image`, of none."""
     generator = np.random.default_rng(seed)
     rows = []
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(count):
         label = generator.integers(0, 5, (8, 8, 8), dtype=np.uint8)
-        case = Case(f"case-{number}", (label / 2.5 - 1).astype(np.float32) if image else None, label, np.eye(4))
+        volume = (label / 2.5 - 1).astype(np.float32)
+        if images > 1:
+            volume = np.stack([volume / (1 + channel) for channel in range(images)], axis=-1)
+        case = Case(f"case-{number}", volume if image else None, label, np.eye(4))
         paths = [folder / f"{case.id}_{kind}.nii.gz" for kind in ("image", "label")]
         if image:
             volumes.write(paths[0], case.image, case.affine)
         volumes.write(paths[1], case.label, case.affine)
-        rows.append(manifest.describe(case, paths[0] if image else None, paths[1], folder, "made up"))
+        rows.append(manifest.describe(case, paths[0] if image else None, paths[1], folder, notes="made up"))
     manifest.write(folder / manifest.FILE_NAME, rows)
     return folder / manifest.FILE_NAME
 
@@ -470,6 +474,150 @@ def test_cases_of_another_size_are_refused(tmp_path: Path, cases: Path) -> None:
     values = json.loads(settings())
     values["model_config"]["size"] = [16, 8, 8]
     failed(tmp_path, cases, json.dumps(values), f"{cases}: case-0: ", "8x8x8 voxels does not fit a model of 16x8x8")
+
+
+# --- many cases, and several images of each ---
+
+
+def with_images(images: int) -> str:
+    """The settings of a training whose model takes so many images."""
+    values = json.loads(settings(steps=2))
+    values["model_config"]["image_channels"] = images
+    return json.dumps(values)
+
+
+def with_memory_for(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So much memory is left that half of it holds so many cases of 8^3."""
+    monkeypatch.setattr(train.memory, "available", lambda: 2 * cases * 8**3 * 5)
+
+
+def test_cases_read_from_disk_train_the_same_weights(
+    tmp_path: Path, cases: Path, unbroken: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with_memory_for(1, monkeypatch)
+    with caplog.at_level(logging.INFO, logger="meddpm"):
+        run(tmp_path, cases, settings())
+    assert len([line for line in caplog.messages if "read from disk when they are needed" in line]) == 1
+    assert_same_end(tmp_path, unbroken)
+
+
+@pytest.mark.parametrize("memory", [(1, 1), (1, 2), (2, 1)])
+def test_a_training_goes_on_wherever_its_cases_lie(
+    tmp_path: Path, cases: Path, unbroken: Path, monkeypatch: pytest.MonkeyPatch, memory: tuple[int, int]
+) -> None:
+    with_memory_for(memory[0], monkeypatch)
+    run(tmp_path, cases, settings(steps=7))
+    with_memory_for(memory[1], monkeypatch)
+    run(tmp_path, cases, settings())
+    assert record(tmp_path)["continued_after_step"] == 7
+    assert_same_end(tmp_path, unbroken)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+@pytest.mark.parametrize(
+    ("file", "harm", "words"),
+    [
+        ("image", Path.unlink, "no such file, though cases.tsv names it; prepare the dataset again"),
+        ("label", Path.unlink, "no such file, though cases.tsv names it; prepare the dataset again"),
+        ("image", cut, "has changed since cases.tsv was written; prepare the dataset again"),
+    ],
+)
+def test_a_case_that_is_harmed_under_way_ends_the_training_in_a_line(
+    tmp_path: Path, unbroken: Path, monkeypatch: pytest.MonkeyPatch, file: str, harm: Callable[[Path], None], words: str
+) -> None:
+    table = make_cases(tmp_path / "data")
+    harmed = tmp_path / f"data/case-1_{file}.nii.gz"
+    whole, honest = harmed.read_bytes(), Checkpoints.save
+
+    def save(self: Checkpoints, number: int, state: dict[str, Any]) -> Path:
+        harm(harmed)
+        return honest(self, number, state)
+
+    with monkeypatch.context() as patched:
+        with_memory_for(1, patched)
+        patched.setattr(Checkpoints, "save", save)
+        failed(tmp_path / "run", table, settings(), f"{harmed}: {words}")
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["step-000000005.pt"]
+    harmed.write_bytes(whole)
+    run(tmp_path / "run", table, settings())
+    assert record(tmp_path / "run")["continued_after_step"] == 5
+    assert_same_end(tmp_path / "run", unbroken)
+
+
+def test_a_disk_that_cannot_be_read_is_a_line(tmp_path: Path, cases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load_case(*_: Any) -> Case:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "/mnt/case-0_image.nii.gz")
+
+    monkeypatch.setattr(train.data, "load_case", load_case)
+    failed(tmp_path, cases, settings(), "/mnt/case-0_image.nii.gz: case-0 cannot be read (Input/output error); mend")
+
+
+def test_several_images_of_a_case_are_the_channels_of_the_network(tmp_path: Path) -> None:
+    table = make_cases(tmp_path / "data", images=3)
+    run(tmp_path / "run", table, with_images(3))
+    assert record(tmp_path / "run")["preset"]["image_channels"] == 3
+    rows = manifest.read(table)
+    config = Job.parse("train", with_images(3)).get("model_config", ModelConfig)
+    with train._gathered(table, rows, config, lambda: None, 1) as shown:
+        images, labels = shown.take([1, 0])
+    assert (images.shape, labels.shape) == ((2, 3, 8, 8, 8), (2, 8, 8, 8))
+    for channel in range(3):
+        expected = np.stack([manifest.load_case(table, rows[number]).image[..., channel].T for number in (1, 0)])
+        np.testing.assert_array_equal(images[:, channel].numpy(), expected)
+    torch.testing.assert_close(labels / 2.5 - 1, images[:, 0])
+
+
+@pytest.mark.parametrize(("has", "takes"), [(1, 3), (3, 1), (2, 3)])
+@pytest.mark.parametrize("room", [1, 100])
+def test_another_number_of_images_than_the_model_takes_is_refused(
+    tmp_path: Path, has: int, takes: int, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_memory_for(room, monkeypatch)
+    table = make_cases(tmp_path / "data", images=has)
+    words = (
+        f"{table}: the number of images of case-0 is {has}, but the model takes {takes}; name as many under `images:`"
+    )
+    failed(tmp_path / "run", table, with_images(takes), words, "of the dataset in config.yaml, or train another model")
+
+
+def no_image(row: manifest.CaseRow) -> manifest.CaseRow:
+    return dataclasses.replace(row, image="", image_sha256="")
+
+
+def other_size(row: manifest.CaseRow) -> manifest.CaseRow:
+    return dataclasses.replace(row, shape=(8, 8, 16))
+
+
+def two_images(row: manifest.CaseRow) -> manifest.CaseRow:
+    return dataclasses.replace(row, files={"t1": "a.nii", "t2": "b.nii", "label": "c.nii"})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (no_image, "case-1 has no image"),
+        (other_size, "case-1: a case of 8x8x16 voxels does not fit a model of 8x8x8"),
+        (two_images, "the number of images of case-1 is 2, but the model takes 1"),
+    ],
+)
+def test_what_the_table_says_is_refused_before_a_volume_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[manifest.CaseRow], manifest.CaseRow], words: str
+) -> None:
+    table = make_cases(tmp_path / "data")
+    first, second = manifest.read(table)
+    manifest.write(table, [first, change(second)])
+    monkeypatch.setattr(train.data, "load_case", lambda *_: pytest.fail("a volume is read"))
+    failed(tmp_path / "run", table, settings(), words)
+
+
+def test_images_named_in_the_table_that_fit_are_trained(tmp_path: Path) -> None:
+    table = make_cases(tmp_path / "data", images=2)
+    manifest.write(table, map(two_images, manifest.read(table)))
+    run(tmp_path / "run", table, with_images(2))
+    assert status(tmp_path / "run")["status"] == "ok"
 
 
 def test_other_data_keeps_the_weights_before_under_another_name(tmp_path: Path, cases: Path) -> None:

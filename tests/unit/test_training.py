@@ -16,6 +16,7 @@ from meddpm import training, variants
 from meddpm.config import TrainConfig, VariantConfig
 from meddpm.data import conditions
 from meddpm.training.batches import Batches
+from meddpm.training.cases import InMemory
 from meddpm.training.loop import Diverged, State, Stopped, TrainingResult, train
 from tests.unit.training_fixture import (
     CPU,
@@ -36,7 +37,7 @@ from tests.unit.weights_fixture import equal
 
 def drawn_from(settings: TrainConfig, cases: int = 3) -> Batches:
     with variants.applied(VariantConfig(), CPU, training=True) as applied:
-        return Batches(*dataset(cases), TINY, settings, applied)
+        return Batches(InMemory(*dataset(cases)), TINY, settings, applied)
 
 
 def test_a_batch_is_whole_cases_with_their_own_conditions() -> None:

@@ -11,6 +11,7 @@ from meddpm import variants
 from meddpm.config import ModelConfig, TrainConfig, VariantConfig
 from meddpm.model import build_model
 from meddpm.training.batches import Batches
+from meddpm.training.cases import InMemory
 from meddpm.training.loop import Run, State, Stopped, TrainingResult, train
 
 # Several threads wait for each other in each layer of a network this small, and without end where cores are shared.
@@ -66,7 +67,7 @@ def fresh(
     """A training that has not begun, its variant switched on for the block."""
     torch.manual_seed(settings.seed)
     with variants.applied(variant or VariantConfig(), device, training=True) as applied:
-        batches = Batches(*dataset(cases), TINY, settings, applied)
+        batches = Batches(InMemory(*dataset(cases)), TINY, settings, applied)
         yield Run(build_model(TINY), TINY, settings, applied, batches)
 
 

@@ -81,7 +81,7 @@ def _no_case(root: Path, tree: Tree, examples: dict[str, str]) -> UserError:
 
 
 def _of_images(path: Path, drafts: list[Draft], seen: Sequence[str] = ()) -> list[str]:
-    """A warning about cases that are a label map alone, where the dataset has images, those asked for or others that are `seen`."""
+    """A warning about cases that are a label map alone, where the dataset has images, or other ones are `seen`."""
     alone = sorted(draft.id for draft in drafts if draft.labels and not draft.has_image)
     if alone and any(draft.has_image for draft in drafts):
         return [f"{shown(path)}: {len(alone)} of {len(drafts)} cases have no image: only for sampling ({some(alone)})."]
