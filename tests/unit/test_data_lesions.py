@@ -10,8 +10,8 @@ from scipy import ndimage
 
 from meddpm.config import ConfigError, Icbm152Config
 from meddpm.data import SOURCES, icbm152, manifest
-from meddpm.data.preparing import prepare
 from meddpm.data.lesions import LABEL, draw
+from meddpm.data.preparing import prepare
 from meddpm.data.volumes import Case
 
 WITHOUT, WITH = Icbm152Config(), Icbm152Config(lesion_every=4)

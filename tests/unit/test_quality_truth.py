@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from meddpm import tables
-from meddpm.config import Icbm152Config, EvaluateConfig
+from meddpm.config import EvaluateConfig, Icbm152Config
 from meddpm.data import tissues as tissues_of
 from meddpm.quality import BLACK, LABEL_MAP, TRUE_IMAGE, quality_rows
 from meddpm.quality.metrics import ssim_map

@@ -9,7 +9,7 @@ import torch
 import yaml
 
 from meddpm import data, sampling, variants
-from meddpm.config import Icbm152Config, EvaluateConfig, SolverConfig, VariantConfig, from_mapping, repository_root
+from meddpm.config import EvaluateConfig, Icbm152Config, SolverConfig, VariantConfig, from_mapping, repository_root
 from meddpm.data import conditions, icbm152, volumes
 from meddpm.diffusion import noise, solvers
 from meddpm.model import weights
