@@ -52,7 +52,12 @@ def build(
     grid = grids.target_grid(label.shape, examined.affine, how, size)
     fitted = _fitted_label(examined, label, grid, how, warnings)
     changes += _fit_words(label.shape, examined.affine, grid)
-    channels = [_fitted_image(examined, index, image, grid, how, changes) for index, image in enumerate(images)]
+    fitted_images = [_fitted_image(examined, image, grid, how) for image in images]
+    channels = [
+        intensity.scale(image, how, _file(examined, name))
+        for name, image in zip(examined.names, fitted_images, strict=True)
+    ]
+    changes += _scale_words(examined, fitted_images, how)
     image = None if not channels else channels[0] if len(channels) == 1 else np.stack(channels, axis=-1)
     return Built(Case(examined.id, image, fitted, grid.affine), changes, warnings)
 
@@ -69,12 +74,15 @@ def _floored(examined: "Examined", how: PreparationConfig, changes: list[str]) -
     images = [examined.images[..., index] for index in range(len(examined.names))]
     if how.floor is None:
         return images
+    raised = []
     for index, name in enumerate(examined.names):
         below = int((images[index] < how.floor).sum())
         if below:
             images[index] = np.maximum(images[index], np.float32(how.floor))
-            which = "negative intensities of" if how.floor == 0 else f"intensities below {how.floor:g} of"
-            changes.append(f"{below} {which} {name} set to {how.floor:g}")
+            raised.append(f"{name} {below}")
+    if raised:
+        which = "negative intensities" if how.floor == 0 else f"intensities below {how.floor:g}"
+        changes.append(f"{which} set to {how.floor:g}, voxels: {', '.join(raised)}")
     return images
 
 
@@ -169,18 +177,19 @@ def _fit_words(shape: tuple[int, ...], affine: np.ndarray, grid: grids.Grid) -> 
     return [f"{words} from {by(shape)} to {by(grid.shape)}"] if words else []
 
 
-def _fitted_image(
-    examined: "Examined", index: int, image: np.ndarray, grid: grids.Grid, how: PreparationConfig, changes: list[str]
-) -> np.ndarray:
-    """One image on `grid`, in [-1, 1]. Outside of the volume it goes on as its background."""
-    name = examined.names[index]
+def _fitted_image(examined: "Examined", image: np.ndarray, grid: grids.Grid, how: PreparationConfig) -> np.ndarray:
+    """One image on `grid`. Outside of the volume it goes on as its background."""
     fill = -1.0 if how.intensity == "as_is" else derive.background(image)
-    fitted = grids.onto(image, examined.affine, grid, fill)
-    scaled = intensity.scale(fitted, how, _file(examined, name))
-    if how.intensity != "as_is":
-        low, high = intensity.range_of(fitted, how)
-        changes.append(f"intensities of {name} scaled to [-1, 1] by {how.intensity} from {low:g}..{high:g}")
-    return scaled
+    return grids.onto(image, examined.affine, grid, fill)
+
+
+def _scale_words(examined: "Examined", fitted: list[np.ndarray], how: PreparationConfig) -> list[str]:
+    """From which intensities the images were scaled."""
+    if how.intensity == "as_is" or not fitted:
+        return []
+    ranges = [intensity.range_of(image, how) for image in fitted]
+    words = [f"{name} from {low:g}..{high:g}" for name, (low, high) in zip(examined.names, ranges, strict=True)]
+    return [f"scaled to [-1, 1] by {how.intensity}: {', '.join(words)}"]
 
 
 def _millilitres(mask: np.ndarray, affine: np.ndarray) -> float:

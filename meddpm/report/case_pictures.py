@@ -43,7 +43,7 @@ class CasePictures:
 
 
 def draw(case: Case) -> CasePictures:
-    """Draw a case, cut through the middle of its rarest label."""
+    """Draw a case, each plane where its rarest label is largest."""
     label = turn(case.label, case.affine)
     at = centre(label.array)
     order = commonest_first(case.label)
