@@ -1,14 +1,27 @@
 """Prepare a dataset: cases as NIfTI pairs, and the table of them."""
 
+import sys
 from pathlib import Path
 
 from meddpm.config import dataset_from_mapping
-from meddpm.data import preparing
+from meddpm.data import manifest, preparing
 from meddpm.stages.job import Job, folder
+
+# Warnings that are shown where the workflow was started; all of them are in the log, the table and on the page.
+SHOWN = 5
 
 
 def run(settings: str, target: Path | str, workers: int) -> None:
-    """Write the cases beside `target`, and `target` (cases.tsv) last. Raises UserError where a case stops it."""
+    """Write the cases beside `target`, and `target` (cases.tsv) last; say on standard error what to look at.
+
+    Raises UserError where a case that cannot be used stops the dataset, or there is none.
+    """
     job = Job.parse("prepare", settings)
     dataset, labels = dataset_from_mapping(job.values["dataset_config"]), job.values["labels"]
-    preparing.prepare(dataset, tuple(job.values["size"]), folder(target), labels, workers, job.code)
+    table = preparing.prepare(dataset, tuple(job.values["size"]), folder(target), labels, workers, job.code)
+    rows = manifest.read_all(table)
+    lines = [f"{row.id}: {text}" for row in rows for text in (row.warnings or ([row.reason] if row.reason else []))]
+    if lines:
+        more = [f"... and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+        head = f"WARNING: look at the dataset {job.values['dataset']} before you use it ({table.with_name('qc.html')}):"
+        print("\n  ".join([head, *lines[:SHOWN], *more]), file=sys.stderr)

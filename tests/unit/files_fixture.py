@@ -5,9 +5,9 @@ from pathlib import Path
 import nibabel
 import numpy as np
 
-# Sides that differ, so that a swapped axis shows; voxels of 12 x 10 x 15 mm make a "head" of a few litres.
+# Sides that differ, so that a swapped axis shows; voxels of 14 x 12 x 17 mm make a "head" of 3 L.
 SHAPE = (16, 20, 12)
-AFFINE = np.diag([12.0, 10.0, 15.0, 1.0])
+AFFINE = np.diag([14.0, 12.0, 17.0, 1.0])
 AFFINE[:3, 3] = [-90.0, -110.0, -60.0]
 
 

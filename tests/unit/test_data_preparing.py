@@ -41,11 +41,11 @@ def test_the_table_says_what_was_there_and_what_was_done(tmp_path):
     assert set(row.files_sha256) == set(row.files.values())
     assert (row.shape, row.orientation, row.intensity_range) == (SHAPE, "RAS", (-1.0, 1.0))
     assert (row.original_shape, row.original_orientation) == (SHAPE, "RAS")
-    assert row.original_spacing_mm == (12.0, 10.0, 15.0)
+    assert row.original_spacing_mm == (14.0, 12.0, 17.0)
     np.testing.assert_allclose(np.reshape(row.original_affine, (3, 4)), AFFINE[:3])
     image, label = head(0)
     assert row.original_intensity_ranges["image"] == pytest.approx((image.min(), image.max()), rel=1e-4)
-    assert row.original_label_volumes_ml == {1: (label == 1).sum() * 1.8, 2: (label == 2).sum() * 1.8}
+    assert row.original_label_volumes_ml == {1: (label == 1).sum() * 2.856, 2: (label == 2).sum() * 2.856}
     assert any("med_ddpm_per_slice" in change for change in row.changes)
     assert "med_ddpm_whole_head" in row.notes
     case = load_case(table, row)

@@ -18,6 +18,7 @@ from meddpm.config import UserError, VariantConfig, repository_root
 from meddpm.model import build_model, weights
 from meddpm.quality.metrics import ssim_map
 from meddpm.stages import archive, bench, evaluate, network, prepare, profile, sample
+from tests.unit.files_fixture import head, save, whole_heads
 
 ROOT = repository_root()
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
@@ -370,3 +371,19 @@ def test_what_the_snakefile_and_the_command_line_read_is_light(module: str) -> N
     script = f"import sys, {module}; print(*{HEAVY!r} & set(sys.modules))"
     printed = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert printed.stdout.split() == []
+
+
+def test_what_a_person_should_look_at_is_said_where_the_workflow_was_started(tmp_path, capsys) -> None:
+    """A mask of the size of a brain for a model of whole heads."""
+    data = whole_heads(tmp_path / "data", 2)
+    _, label = head(0)
+    label[:, :, 4:] = 0
+    save(data / "mask" / "sample_1.nii.gz", label)
+    config = {name: dict(section) for name, section in CONFIG.items()}
+    config["datasets"]["icbm152_tiny"] = {"source": "files", "path": str(data), "fit": "contain"}
+    prepare.run(study.load(config, ROOT).settings("prepare", dataset="icbm152_tiny"), tmp_path / "cases.tsv", 1)
+    told = capsys.readouterr().err
+    assert "WARNING: look at the dataset icbm152_tiny" in told
+    assert "sample_1: the labels hold" in told
+    assert "the size of a brain, not of a head" in told
+    assert "sample_0" not in told
