@@ -50,7 +50,7 @@ test: install ## check style and spelling, lint the workflow, run the unit and w
 	$(BIN)/codespell
 	$(IN_ENVIRONMENT) $(BIN)/snakemake --lint
 	$(IN_ENVIRONMENT) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile tests/unit $(PYTEST_ARGS) $(OR_NONE)
-	$(IN_ENVIRONMENT) $(BIN)/python -m pytest tests/workflow $(PYTEST_ARGS) $(OR_NONE)
+	$(IN_ENVIRONMENT) $(BIN)/python -m pytest -n 2 --dist loadgroup tests/workflow $(PYTEST_ARGS) $(OR_NONE)
 
 lock: install ## write locks/ and envs/ anew from pyproject.toml (LOCK_ARGS="--constraint locks/dev.txt" keeps the pins)
 	$(BIN)/python tools/lock.py $(LOCK_ARGS)

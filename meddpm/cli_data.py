@@ -1,13 +1,14 @@
 """The verbs python -m meddpm data VERB, each a few lines around one function of the library."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from meddpm.config import FilesConfig, UserError, repository_root
+from meddpm.data.tasks import Goal
 from meddpm.validation import closest
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="What a dataset of files holds.")
@@ -21,7 +22,7 @@ def _verbs() -> None:
 @app.command()
 def check(
     path: Annotated[Path | None, typer.Argument(metavar="PATH", help="A folder, or a .tsv of files.")] = None,
-    layout: Annotated[str, typer.Option(help="How files are named and where they lie.")] = "auto",
+    layout: Annotated[str | None, typer.Option(help="How files are named and where they lie; else found out.")] = None,
     preparation: Annotated[str | None, typer.Option(help="Preset of preparation; else that of the layout.")] = None,
     images: Annotated[str | None, typer.Option(help="Images of a case that are taken, as t1,t2.")] = None,
     model: Annotated[str | None, typer.Option(help="Preset of the model it is for: its size and labels.")] = None,
@@ -35,29 +36,32 @@ def check(
     Exit code 1 if a case would be refused.
     """
     from meddpm.data import manifest, preparing
+    from meddpm.log import show_progress
     from meddpm.report.cases_table import print_cases
 
     if configfile:
-        settings, size, labels = _of_study(configfile, dataset)
+        given = {"PATH": path, "--layout": layout, "--preparation": preparation, "--images": images, "--model": model}
+        beside = [name for name, value in given.items() if value is not None]
+        if beside:
+            raise UserError(f"{beside[0]}: has no use beside --configfile, whose rows say it; leave it out")
+        settings, goal, asked = _of_study(configfile, dataset)
     elif path:
         taken = tuple(images.split(",")) if images else None
-        settings = FilesConfig(str(path), layout=layout, images=taken, preparation=preparation)
-        size, labels = _of_model(settings, model)
+        settings = FilesConfig(str(path), layout=layout or "auto", images=taken, preparation=preparation)
+        goal, asked = _of_model(settings, model)
     else:
         raise UserError("data check: nothing to look at; give a PATH, or --configfile and --dataset")
-    found, rows = preparing.check(settings, size, labels, workers)
+    with show_progress():
+        found, rows = preparing.check(settings, goal, workers)
     if table:
         manifest.write(table, rows)
-    print_cases(found.layout, Path(found.root), rows, found.warnings)
+    print_cases(found.layout, Path(found.path), rows, found.warnings, _in_words(goal, asked))
     if any(row.status != manifest.OK for row in rows):
         raise typer.Exit(1)
 
 
-Goal = tuple[tuple[int, int, int] | None, Sequence[int]]
-
-
-def _of_model(settings: FilesConfig, model: str | None) -> Goal:
-    """Size and labels of the model preset `model`, None: of that which the preparation is for, if it is for one."""
+def _of_model(settings: FilesConfig, model: str | None) -> tuple[Goal, str]:
+    """What the model preset `model` asks for, None: that which the preparation is for, if it is for one; its name."""
     from meddpm.data import from_files, preparations
     from meddpm.model import presets
 
@@ -67,11 +71,15 @@ def _of_model(settings: FilesConfig, model: str | None) -> Goal:
     if model is None:
         preset = preparations.preset_of(settings, from_files.find(settings).layout)
         model = preparations.MODEL.get(preset)
-    return (presets.PRESETS[model].size, presets.PRESETS[model].condition_labels) if model else (None, ())
+    if model is None:
+        return Goal(), ""
+    config = presets.PRESETS[model]
+    goal = Goal(config.size, config.condition_labels, (config.image_channels,), model == presets.WHOLE_HEAD)
+    return goal, f"the model preset {model}"
 
 
-def _of_study(configfile: Path, dataset: str | None) -> tuple[FilesConfig, *Goal]:
-    """The dataset `dataset` of a study, None: its only one of files, and size and labels of the models that use it."""
+def _of_study(configfile: Path, dataset: str | None) -> tuple[FilesConfig, Goal, str]:
+    """The dataset `dataset` of a study, None: its only one of files; what its models ask for; their names."""
     from meddpm import study
 
     loaded = study.load(study.read([repository_root() / "config.yaml", configfile]), source=configfile.name)
@@ -83,9 +91,16 @@ def _of_study(configfile: Path, dataset: str | None) -> tuple[FilesConfig, *Goal
             f"--dataset: {dataset or 'not given'}; right would be a dataset of files of {configfile}: "
             f"{', '.join(of_files) or 'it has none'}"
         )
-    used = dataset in loaded.dataset_names()
-    size = loaded.dataset_size(dataset) if used else None
-    return loaded.datasets[dataset], size, loaded.dataset_labels(dataset)
+    users = [name for name in loaded.selection.models if dataset in loaded.models[name].datasets]
+    return loaded.datasets[dataset], loaded.dataset_goal(dataset), f"the study's {', '.join(users)}" if users else ""
+
+
+def _in_words(goal: Goal, asked: str) -> str:
+    """What the cases are held against."""
+    if goal.size is None:
+        return "for no model, so on their own grids with any labels; --model names one"
+    size, labels = "x".join(map(str, goal.size)), ", ".join(map(str, goal.labels))
+    return f"for {asked}: {size} voxels, labels {labels}, images: {' or '.join(map(str, goal.images))}"
 
 
 def _known(option: str, name: str | None, names: Iterable[str]) -> None:

@@ -55,6 +55,19 @@ def job(path: Path | str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def show_progress() -> Iterator[None]:
+    """Send the progress in the block to standard error, and nothing else: for a command that prints its own result."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(lambda record: record.levelno == logging.INFO)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
 def progress(items: Iterable[Item], total: int, what: str, every_s: float = 5.0) -> Iterator[Item]:
     """Yield `items`, logging a bar, the count and the time left every `every_s` seconds and at the end."""
     start = last = time.monotonic()

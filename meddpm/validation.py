@@ -35,8 +35,11 @@ StrictValidator = jsonschema.validators.extend(
 
 def closest(name: str, known: list[str]) -> str:
     """The wording for a name that is not known: the nearest known one if there is one, then all of them."""
-    near = difflib.get_close_matches(name, known, n=1)
-    meant = f"did you mean {near[0]}? " if near else ""
+    near = difflib.get_close_matches(name, known, n=3)
+    # brats2020 is as near to brats2021 as to brats2023.
+    likeness = [difflib.SequenceMatcher(None, each, name).ratio() for each in near]
+    best = sorted(each for each, ratio in zip(near, likeness, strict=True) if ratio == max(likeness))
+    meant = f"did you mean {' or '.join(best)}? " if best else ""
     return f"{meant}Known: {', '.join(known)}"
 
 

@@ -23,6 +23,8 @@ try:
     # Snakemake lists those of the command line first, and lays them over the last one.
     *laid_over, default = map(os.path.basename, workflow.configfiles)
     STUDY = study.load(config, source=" + ".join([default, *laid_over]))
+    if workflow.is_main_process:
+        study.check_sources(STUDY)
 except UserError as error:
     sys.exit(str(error))
 

@@ -9,6 +9,7 @@ import numpy as np
 from meddpm.config import PreparationConfig, UserError
 from meddpm.data import derive, grids, intensity, manifest
 from meddpm.data.nifti import by
+from meddpm.data.tasks import Goal
 from meddpm.data.volumes import Case
 
 if TYPE_CHECKING:
@@ -16,8 +17,12 @@ if TYPE_CHECKING:
 
 # A whole head, scalp and skull included, in litres: 3.8 in the published masks.
 HEAD_LITRES = (2.0, 7.0)
-# The share of a label that may be cut away without a word.
-UNSAID_SHARE = 0.001
+# What is less is no brain of an adult either.
+BRAIN_LITRES = 0.6
+# The share of a label that may be cut away without a word, and that which may be lost in larger voxels.
+UNSAID_SHARE, UNSAID_LOSS = 0.001, 0.5
+# The value of a background that is as good as black, and the share of the faces that shows that there is a background.
+BLACK, BACKGROUND_SHARE = -0.95, 0.5
 DERIVED = {"brain": "rest of the brain", "head": "head"}
 
 
@@ -30,26 +35,25 @@ class Built:
     warnings: list[str]
 
 
-def build(
-    examined: "Examined", how: PreparationConfig, size: tuple[int, int, int] | None, whole_head: bool = False
-) -> Built:
-    """The case at `size` (H, W, D) voxels, None: on its own grid, as `how` says, in this order:
+def build(examined: "Examined", how: PreparationConfig, goal: Goal) -> Built:
+    """The case for the models of `goal`, prepared as `how` says, in this order:
 
     `how.floor`, `how.derive`, `how.required_label`, `how.fit`, `how.intensity`. The published recipe of raw BraTS
     (Dorjsembe et al. 2023, arXiv 2305.18453) crops and scales first and derives the brain last, which gives the same
-    where the crop has the background in it. With `whole_head` the labels are judged as those of a head with its scalp.
+    where the crop has the background in it.
 
-    Raises UserError where the required label is missing, nothing can be derived, no label is left in the fit, or the
-    intensities cannot be scaled.
+    Raises UserError where the required label is missing, nothing can be derived, no label is left in the fit or none
+    that a model is shown, or the intensities cannot be scaled.
     """
     changes: list[str] = []
     warnings: list[str] = []
     images = _floored(examined, how, changes)
     label = _derived(examined, images, how, changes, warnings)
-    _require_label(examined, label, how, whole_head)
-    if whole_head:
+    _require_label(examined, label, how, goal.whole_head)
+    warnings += _not_shown(examined, label, goal)
+    if goal.whole_head:
         warnings += _odd_head(label, examined.affine)
-    grid = grids.target_grid(label.shape, examined.affine, how, size)
+    grid = grids.target_grid(label.shape, examined.affine, how, goal.size)
     fitted = _fitted_label(examined, label, grid, how, warnings)
     changes += _fit_words(label.shape, examined.affine, grid)
     fitted_images = [_fitted_image(examined, image, grid, how) for image in images]
@@ -58,6 +62,7 @@ def build(
         for name, image in zip(examined.names, fitted_images, strict=True)
     ]
     changes += _scale_words(examined, fitted_images, how)
+    warnings += _bright_backgrounds(examined, fitted_images, channels)
     image = None if not channels else channels[0] if len(channels) == 1 else np.stack(channels, axis=-1)
     return Built(Case(examined.id, image, fitted, grid.affine), changes, warnings)
 
@@ -95,7 +100,10 @@ def _derived(
         return label
     what = f"label {value} ({DERIVED[how.derive]})"
     if (label == value).any():
-        changes.append(f"{what} is in the map already: not derived")
+        warnings.append(
+            f"label {value} is in the map already: `derive: {how.derive}` draws nothing. If it is something else, set "
+            "`derived_label` to a label that the map has not"
+        )
         return label
     if not images:
         raise UserError(
@@ -126,15 +134,36 @@ def _require_label(examined: "Examined", label: np.ndarray, how: PreparationConf
     )
 
 
+def _not_shown(examined: "Examined", label: np.ndarray, goal: Goal) -> list[str]:
+    """What the models do not see of a map; refused where they would see nothing."""
+    if not goal.labels:
+        return []
+    there = [int(value) for value in np.unique(label[label > 0])]
+    shown = ", ".join(map(str, goal.labels))
+    if not set(there) & set(goal.labels):
+        raise UserError(
+            f"{_file(examined, 'label')}: has labels {', '.join(map(str, there))}, and the model is shown {shown}: "
+            "nothing would be left; rename labels with `remap`."
+        )
+    return [
+        f"label {value} ({_millilitres(label == value, examined.affine):.3g} mL) is background to the model, which is "
+        f"shown {shown}"
+        for value in there
+        if value not in goal.labels
+    ]
+
+
 def _odd_head(label: np.ndarray, affine: np.ndarray) -> list[str]:
     litres = _millilitres(label > 0, affine) / 1000
     low, high = HEAD_LITRES
     if low <= litres <= high:
         return []
-    size = "the size of a brain, not of a head" if litres < low else "more than a head"
+    size = "more than a head" if litres > high else "the size of a brain, not of a head"
+    size = "no head" if litres < BRAIN_LITRES else size
+    held = f"{litres:.1f} L" if litres >= BRAIN_LITRES else f"{1000 * litres:.3g} mL"
     return [
-        f"the labels hold {litres:.1f} L: {size} (about 3.8 L). Published whole-head weights expect the whole head, "
-        "scalp and skull included, and make nonsense of other masks"
+        f"the labels hold {held}: {size} (about 3.8 L). Published whole-head weights expect label 1 to be the whole "
+        "head, scalp and skull included, and make nonsense of other masks"
     ]
 
 
@@ -154,16 +183,21 @@ def _fitted_label(
             f"{_file(examined, 'label')}: {what} in the {by(grid.shape)} voxels of the model; "
             "set another `fit` or leave the case out."
         )
-    voxel_ml = abs(np.linalg.det(affine[:3, :3])) / 1000
+    voxel_ml, fitted_ml = (abs(np.linalg.det(each[:3, :3])) / 1000 for each in (affine, grid.affine))
     for value in np.flatnonzero(before[1:]) + 1:
         cut = int(before[value] - inside[value])
         share = cut / before[value]
         if share > UNSAID_SHARE:
-            warnings.append(f"the fit cuts away {cut * voxel_ml:.3g} mL ({share:.1%}) of label {value}")
-        if inside[value] and not after[value]:
             warnings.append(
-                f"label {value} ({before[value] * voxel_ml:.3g} mL) vanishes in voxels of {_mm(grid.affine)}"
+                f"the fit cuts away {_ml(cut * voxel_ml)} ({share:.1%}) of label {value}: `fit: contain` keeps all, "
+                "larger `spacing_mm` more"
             )
+        kept_ml, left_ml = inside[value] * voxel_ml, after[value] * fitted_ml
+        if inside[value] and not after[value]:
+            warnings.append(f"label {value} ({_ml(kept_ml)}) vanishes in voxels of {_mm(grid.affine)}")
+        elif left_ml < UNSAID_LOSS * kept_ml:
+            lost = f"{_ml(left_ml)} of its {_ml(kept_ml)}"
+            warnings.append(f"label {value} keeps {lost} in voxels of {_mm(grid.affine)}")
     return fitted
 
 
@@ -190,6 +224,24 @@ def _scale_words(examined: "Examined", fitted: list[np.ndarray], how: Preparatio
     ranges = [intensity.range_of(image, how) for image in fitted]
     words = [f"{name} from {low:g}..{high:g}" for name, (low, high) in zip(examined.names, ranges, strict=True)]
     return [f"scaled to [-1, 1] by {how.intensity}: {', '.join(words)}"]
+
+
+def _bright_backgrounds(examined: "Examined", fitted: list[np.ndarray], scaled: list[np.ndarray]) -> list[str]:
+    """A warning for each image whose background does not become black, because something is darker."""
+    found = []
+    for name, before, after in zip(examined.names, fitted, scaled, strict=True):
+        value = derive.background(before)
+        where = before == value
+        if derive.faces(where).mean() > BACKGROUND_SHARE and after[where].mean() > BLACK:
+            found.append(
+                f"the background of {name}, {value:g}, is not its darkest value and becomes {after[where].mean():.2g}, "
+                f"not -1: `floor: {value:g}` mends it"
+            )
+    return found
+
+
+def _ml(volume: float) -> str:
+    return f"{volume:.0f} mL" if volume >= 100 else f"{volume:.3g} mL"
 
 
 def _millilitres(mask: np.ndarray, affine: np.ndarray) -> float:

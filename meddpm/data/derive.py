@@ -21,9 +21,14 @@ def background(image: np.ndarray) -> float:
 
     It need not be the minimum: resampling leaves rings below it, and scaled images have any other.
     """
-    faces = [face for axis in range(3) for face in (image.take(0, axis), image.take(-1, axis))]
-    values, counts = np.unique(np.concatenate([face.ravel() for face in faces]), return_counts=True)
+    values, counts = np.unique(faces(image), return_counts=True)
     return float(values[counts.argmax()])
+
+
+def faces(array: np.ndarray) -> np.ndarray:
+    """The voxels on the six faces of `array` (H, W, D), (N,); those on edges more than once."""
+    each = [face for axis in range(3) for face in (array.take(0, axis), array.take(-1, axis))]
+    return np.concatenate([face.ravel() for face in each])
 
 
 def brain(image: np.ndarray) -> np.ndarray:

@@ -193,10 +193,13 @@ def _known(
     if unknown:
         named = _named(unknown, volumes_ml)
         if how.unknown_labels != "background":
+            idle = how.remap and not set(how.remap) & set(volumes_ml)
+            listed = ", ".join(map(str, how.remap))
+            hint = f" (it has none of {listed} that remap names: are its sides swapped?)" if idle else ""
             raise UserError(
                 f"{path}: holds {named}, and known are {', '.join(map(str, sorted({*usable, *how.remap} - {0})))}; "
-                "say what becomes of them with remap in the row of the dataset in config.yaml, or drop them with "
-                "unknown_labels: background."
+                f"say what becomes of them with remap in the row of the dataset in config.yaml{hint}, or drop them "
+                "with unknown_labels: background."
             )
         changes.append(f"{named} set to background")
     table = how.remap | dict.fromkeys(unknown, 0)

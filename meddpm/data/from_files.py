@@ -3,14 +3,13 @@
 import functools
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from meddpm.config import DatasetConfig, FilesConfig, PreparationConfig, UserError, to_mapping
 from meddpm.data import layouts, preparations
 from meddpm.data.layouts import CaseFiles
-from meddpm.data.tasks import Made, Task, Tasks
+from meddpm.data.tasks import Goal, Made, Task, Tasks
 from meddpm.files import sha256
 
 
@@ -39,38 +38,46 @@ def source_files(settings: DatasetConfig) -> list[str]:
         return []
 
 
-def tasks(settings: FilesConfig, size: tuple[int, int, int] | None, labels: Sequence[int]) -> Tasks:
-    """The cases, prepared at `size` (H, W, D), None: on their own grids; `labels` are those of the models.
-
-    Raises UserError where there is no dataset.
-    """
+def tasks(settings: FilesConfig, goal: Goal) -> Tasks:
+    """The cases, to be prepared for `goal`. Raises UserError where there is no dataset, or not one for its models."""
     found = find(settings)
+    require_images(settings, found, goal)
     preset, how = preparations.preset_of(settings, found.layout), preparations.preparation(settings, found.layout)
     note = f"files laid out as {found.layout}, prepared as {preset}"
-    of_files = [_FileCase(files, found.root, preset, how, size, tuple(labels), note) for files in found.cases]
-    cases = [Task(each.files.id, each.decided_by, each.make) for each in of_files]
-    return Tasks(cases, found.layout, str(found.root), found.warnings)
+    goal = replace(goal, whole_head=goal.whole_head or preset in preparations.WHOLE_HEAD)
+    of_files = [_FileCase(files, found.root, how, goal, note) for files in found.cases]
+    cases = [Task(each.files.id, each.decided_by, each.make, each.names) for each in of_files]
+    return Tasks(cases, found.layout, settings.path, found.warnings)
+
+
+def require_images(settings: FilesConfig, found: layouts.Found, goal: Goal) -> None:
+    """Raise UserError where the cases have another number of images than the models of `goal` draw."""
+    names = max((list(case.images) for case in found.cases), key=len, default=[])
+    if names and goal.images and len(names) not in goal.images:
+        raise UserError(
+            f"{settings.path}: cases have {len(names)} images ({', '.join(names)}), and the model draws "
+            f"{' or '.join(map(str, goal.images))}; name those to take under `images:` of the dataset, as "
+            f"[{', '.join(names[: goal.images[0]])}]"
+        )
 
 
 @dataclass(frozen=True)
 class _FileCase:
     files: CaseFiles
     root: Path
-    preset: str
     how: PreparationConfig
-    size: tuple[int, int, int] | None
-    labels: tuple[int, ...]
+    goal: Goal
     note: str
 
     def decided_by(self) -> str:
-        case = [self.files.id, self.files.faults, self.sha256]
-        return json.dumps([case, self.preset, to_mapping(self.how), self.size, self.labels, self.note])
+        case = [self.files.id, self.files.faults, self.names, self.sha256]
+        return json.dumps([case, to_mapping(self.how), to_mapping(self.goal), self.note])
 
     def make(self) -> Made:
         from meddpm.data import cases, examine
 
-        found = examine.examine(self.files, self.root, self.how, self.labels)
-        built = cases.build(found, self.how, self.size, self.preset in preparations.WHOLE_HEAD)
+        found = examine.examine(self.files, self.root, self.how, self.goal.labels)
+        built = cases.build(found, self.how, self.goal)
         columns = {
             **found.original,
             "files_sha256": self.sha256,
@@ -80,10 +87,18 @@ class _FileCase:
         }
         return Made(built.case, columns)
 
+    @property
+    def names(self) -> dict[str, str]:
+        """Each file by what it is, as its path below the root."""
+        label = {"label": self.files.label} if self.files.label else {}
+        return {name: self._below_root(path) for name, path in {**label, **self.files.images}.items()}
+
     @functools.cached_property
     def sha256(self) -> dict[str, str]:
         """SHA-256 of each file by its path below the root; empty where it may not be read, which `make` refuses."""
         return {
-            Path(os.path.relpath(path, self.root)).as_posix(): sha256(path) if os.access(path, os.R_OK) else ""
-            for path in paths([self.files])
+            self._below_root(path): sha256(path) if os.access(path, os.R_OK) else "" for path in paths([self.files])
         }
+
+    def _below_root(self, path: Path) -> str:
+        return Path(os.path.relpath(path, self.root)).as_posix()

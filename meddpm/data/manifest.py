@@ -1,6 +1,7 @@
 """The table of a dataset's cases: results/data/<dataset>/cases.tsv."""
 
 import csv
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +18,8 @@ from meddpm.files import replacing, sha256
 from meddpm.status import OK
 
 FILE_NAME = "cases.tsv"
+# Beside the table: what is to be said of the dataset as a whole.
+DATASET_FILE = "dataset.json"
 ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 REFUSED = "refused"
 STATUSES = (OK, REFUSED)
@@ -163,6 +166,12 @@ def read_all(path: Path | str) -> list[CaseRow]:
 def read(path: Path | str) -> list[CaseRow]:
     """The cases of the table that can be used, as `read_all`."""
     return [row for row in read_all(path) if row.status == OK]
+
+
+def warnings(path: Path | str) -> list[str]:
+    """Warnings about the dataset of the table `path` as a whole."""
+    dataset = Path(path).with_name(DATASET_FILE)
+    return list(json.loads(dataset.read_text(encoding="utf-8"))["warnings"]) if dataset.is_file() else []
 
 
 def load_case(tsv: Path | str, row: CaseRow) -> Case:

@@ -2,68 +2,68 @@
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from meddpm.config import DatasetConfig, FilesConfig, UserError
 from meddpm.data import from_files, icbm152, manifest, volumes
 from meddpm.data.manifest import CaseRow
-from meddpm.data.tasks import Task, Tasks
+from meddpm.data.tasks import Goal, Task, Tasks
 from meddpm.files import sha256, write_json
 from meddpm.log import logger, progress
 from meddpm.provenance import text_digest
 
-Size = tuple[int, int, int]
-# Refusals that a message lists; all of them are in the log.
+# Refusals that a message lists.
 LISTED = 20
+REFUSED_FILE = "refused.tsv"
 
 
-def prepare(
-    settings: DatasetConfig,
-    size: Size,
-    target_dir: Path | str,
-    labels: Sequence[int] = (),
-    workers: int = 1,
-    code: str = "",
-) -> Path:
-    """Make the dataset at `size` (H, W, D) in `target_dir`; return the path of its table, cases.tsv.
+def prepare(settings: DatasetConfig, goal: Goal, target_dir: Path | str, workers: int = 1, code: str = "") -> Path:
+    """Make the dataset for `goal` in `target_dir`; return the path of its table, cases.tsv.
 
-    `labels` are those that its models are shown. Each case leaves <id>_image.nii.gz (float32 in [-1, 1]), unless it has
+    Each case leaves <id>_image.nii.gz (float32 in [-1, 1]), unless it has
     a label map alone, <id>_label.nii.gz (uint8), and <id>_case.json with its row and the digest of all that decided it,
     `code` too: a case that is there already is not made again. The table comes last, and one of an earlier run goes
     first: where there is a table, its cases are whole. `workers` cases are made at once, which changes no value.
 
     A case that cannot be used is a row with its reason. Raises UserError where there is no dataset, a setting is out of
-    range, a case cannot be used and `settings.on_bad_case` is stop, or none can be used.
+    range, a case cannot be used and `settings.on_bad_case` is stop, or none can be used; then the rows of all cases are
+    in refused.tsv.
     """
     folder = Path(target_dir)
-    table = folder / manifest.FILE_NAME
-    table.unlink(missing_ok=True)
-    found = _tasks(settings, size, labels)
-    for warning in found.warnings:
-        logger.warning("%s", warning)
+    table, refused = folder / manifest.FILE_NAME, folder / REFUSED_FILE
+    for earlier in (table, refused):
+        earlier.unlink(missing_ok=True)
+    found = _tasks(settings, goal)
     rows = _each(functools.partial(_prepared, folder=folder, code=code), found, workers)
-    _require_usable(rows, found.root, settings)
+    warnings = [*found.warnings, *_missing_labels(rows, goal)]
+    for warning in warnings:
+        logger.warning("%s", warning)
+    fault = _unusable(rows, found.path, settings)
+    if fault:
+        manifest.write(refused, rows)
+        raise UserError(f"{fault}\nAll cases: {refused}")
+    write_json(folder / manifest.DATASET_FILE, {"layout": found.layout, "warnings": warnings})
     manifest.write(table, rows)
     return table
 
 
-def check(
-    settings: FilesConfig, size: Size | None, labels: Sequence[int] = (), workers: int = 1
-) -> tuple[Tasks, list[CaseRow]]:
+def check(settings: FilesConfig, goal: Goal, workers: int = 1) -> tuple[Tasks, list[CaseRow]]:
     """What `prepare` would find, nothing written: the cases and their rows, without what only written files have.
 
-    `size` None leaves each case on its own grid. Raises UserError where there is no dataset.
+    Raises UserError where there is no dataset, or not one for the models of `goal`.
     """
-    found = _tasks(settings, size, labels)
-    return found, _each(_judged, found, workers)
+    found = _tasks(settings, goal)
+    rows = _each(_judged, found, workers)
+    return replace(found, warnings=[*found.warnings, *_missing_labels(rows, goal)]), rows
 
 
-def _tasks(settings: DatasetConfig, size: Size | None, labels: Sequence[int]) -> Tasks:
+def _tasks(settings: DatasetConfig, goal: Goal) -> Tasks:
     if isinstance(settings, FilesConfig):
-        return from_files.tasks(settings, size, labels)
-    return icbm152.tasks(settings, size)
+        return from_files.tasks(settings, goal)
+    return icbm152.tasks(settings, goal.size)
 
 
 def _each(row_of: Callable[[Task], CaseRow], found: Tasks, workers: int) -> list[CaseRow]:
@@ -75,7 +75,7 @@ def _each(row_of: Callable[[Task], CaseRow], found: Tasks, workers: int) -> list
         except UserError as error:
             reason = " ".join(str(error).splitlines())  # a line for each fault of the names of its files
             logger.warning("%s refused: %s", task.id, reason)
-            return CaseRow(task.id, status=manifest.REFUSED, reason=reason)
+            return CaseRow(task.id, status=manifest.REFUSED, reason=reason, files=task.files)
         for warning in made.warnings:
             logger.warning("%s: %s", task.id, warning)
         return made
@@ -121,12 +121,24 @@ def _judged(task: Task) -> CaseRow:
     return CaseRow(made.case.id, **made.columns, **manifest.measured(made.case))
 
 
-def _require_usable(rows: list[CaseRow], root: str, settings: DatasetConfig) -> None:
+def _missing_labels(rows: list[CaseRow], goal: Goal) -> list[str]:
+    """A warning where a label that the models are shown is in no case."""
+    usable = [row for row in rows if row.status == manifest.OK]
+    there = {label for row in usable for label in row.label_volumes_ml}
+    missing = [str(label) for label in goal.labels if label not in there]
+    if not missing or not usable:
+        return []
+    which = f"label {missing[0]}" if len(missing) == 1 else f"labels {', '.join(missing)}"
+    return [f"no case has the {which} that the model is shown: if some should, mend `remap` or `derived_label`"]
+
+
+def _unusable(rows: list[CaseRow], path: str, settings: DatasetConfig) -> str | None:
+    """Why the dataset cannot be used: a line, and one for each of the first cases that were refused."""
     refused = [row for row in rows if row.status != manifest.OK]
     skips = isinstance(settings, FilesConfig) and settings.on_bad_case == "skip"
     if not refused or (skips and len(refused) < len(rows)):
-        return
+        return None
     some = "; mend them, or leave them out by on_bad_case: skip" if len(refused) < len(rows) else ""
-    lines = [f"{root}: {len(refused)} of {len(rows)} cases cannot be used{some}", *(row.reason for row in refused)]
-    more = [f"... and {len(refused) - LISTED} more, in the log"] if len(refused) > LISTED else []
-    raise UserError("\n".join(lines[: LISTED + 1] + more))
+    lines = [f"{path}: {len(refused)} of {len(rows)} cases cannot be used{some}", *(row.reason for row in refused)]
+    more = [f"... and {len(refused) - LISTED} more"] if len(refused) > LISTED else []
+    return "\n".join(lines[: LISTED + 1] + more)

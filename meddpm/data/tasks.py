@@ -9,6 +9,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Goal:
+    """What the models that use a dataset ask of it.
+
+    `size` is (H, W, D) in voxels, None: each case on its own grid. `labels` are those that a model is shown, `images`
+    how many images a case may have; empty: any. `whole_head`: label 1 is a whole head, as published weights know it.
+    """
+
+    size: tuple[int, int, int] | None = None
+    labels: tuple[int, ...] = ()
+    images: tuple[int, ...] = ()
+    whole_head: bool = False
+
+
+@dataclass(frozen=True)
 class Made:
     """A prepared case, the columns of its row in cases.tsv that the case itself does not tell, and a word for the
     header of its volumes.
@@ -21,7 +35,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Task:
-    """One case to make.
+    """One case to make, of `files`: what each is ("label" or the name of an image), and its path in the dataset.
 
     `decided_by` gives, as one text, all that decides the result but the code: with the same text nothing is to be made
     anew. Both raise UserError where the case cannot be used.
@@ -30,13 +44,14 @@ class Task:
     id: str
     decided_by: Callable[[], str]
     make: Callable[[], Made]
+    files: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Tasks:
-    """The cases of a dataset in their order, its layout, where its files lie, and warnings about the whole of it."""
+    """The cases of a dataset in their order, its layout, its path, and warnings about the whole of it."""
 
     cases: list[Task]
     layout: str
-    root: str
+    path: str
     warnings: list[str] = field(default_factory=list)

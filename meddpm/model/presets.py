@@ -13,10 +13,13 @@ PREDICTIONS = ("epsilon", "v")
 SHIPPED_FOLDER = Path(__file__).parent / "shipped"
 """Where the weights lie that come with the package: <preset>.safetensors."""
 
+WHOLE_HEAD = "whole_head_128"
+"""The published model whose label 1 is the whole head, scalp and skull included."""
+
 PRESETS: dict[str, ModelConfig] = {
     # Published: T1 of the whole head from a head mask and a tumour mask (Med-DDPM, arXiv 2305.18453).
     # Attention at 1/8 resolution (16^3 voxels) beside the middle block.
-    "whole_head_128": ModelConfig(
+    WHOLE_HEAD: ModelConfig(
         size=(128, 128, 128),
         image_channels=1,
         condition_labels=(1, 2),

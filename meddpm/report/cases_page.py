@@ -56,6 +56,7 @@ def write(tsv: Path, target: Path, title: str) -> None:
         "version": meddpm.__version__,
         "summary": case_words.summary(rows),
         "common": common,
+        "warnings": manifest.warnings(tsv),
         "refused": [row for row in rows if row.status != OK],
         "cards": sorted(cards, key=lambda card: not card.warned),
         "warned": sum(card.warned for card in cards),

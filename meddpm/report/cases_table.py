@@ -23,19 +23,26 @@ NEAR = 0.02
 
 
 def print_cases(
-    found_layout: str, root: Path, rows: list[CaseRow], dataset_warnings: list[str], console: Console | None = None
+    found_layout: str,
+    path: Path,
+    rows: list[CaseRow],
+    dataset_warnings: list[str],
+    asked: str = "",
+    console: Console | None = None,
 ) -> None:
-    """Print what was found below `root`: the cases, what was done to them, warnings, refusals, and how many there are.
+    """Print what was found at `path`: the cases, what was done to them, warnings, refusals, and how many there are.
 
     Shapes, voxels, axes, intensities (of all images of a case) and labels are those of the files; where a preparation
-    was tried and its labels are others, they stand below. `dataset_warnings` belong to no case. `console` None:
+    was tried and its labels are others, they stand below. `dataset_warnings` belong to no case. `asked` says what the
+    cases are held against. `console` None:
     standard output, `LOG_WIDTH` columns wide where that is no terminal. Nothing is cut off: what is too long is
     wrapped.
     """
     console = console or _console()
     images = unique(name for row in rows for name in case_words.images(row))
     taken = f", images {', '.join(images)}" if images else ", label maps alone" if rows else ""
-    _say(console, f"{root}: layout {found_layout}{taken}", "bold")
+    _say(console, f"{path}: layout {found_layout}{taken}", "bold")
+    _say(console, f"checked {asked}" if asked else "", "dim")
     common = case_words.in_all(rows)
     lines = [_cells(row) for row in rows]
     widths = _widths(lines, console.width)

@@ -102,7 +102,10 @@ def _wanted(cases: Path, which: SampleConfig) -> list[tuple[manifest.CaseRow, in
     """The cases and seeds to draw, in their order. Raises UserError where the table lists too few cases."""
     known = manifest.read(cases)
     if len(known) < which.cases:
-        raise UserError(f"{cases}: lists {len(known)} cases where sample.cases asks for {which.cases}; make it anew")
+        raise UserError(
+            f"{cases}: has {len(known)} cases that can be used where sample.cases asks for {which.cases}; lower "
+            f"sample.cases to {len(known)}, or add cases"
+        )
     return [(row, seed) for row in known[: which.cases] for seed in which.seeds]
 
 

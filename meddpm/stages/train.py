@@ -115,7 +115,7 @@ def _train(
         "cases": len(rows),
         "cases_sha256": sha256(cases),
         "note": ONE_CASE if len(rows) == 1 else "",
-        "settings": to_mapping(how),
+        "settings": {**to_mapping(how), **job.cell("gpu", "variant")},
         "preset": to_mapping(config),
         "environment": provenance.environment(where.type, job.code),
     }

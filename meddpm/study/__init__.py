@@ -4,7 +4,8 @@ Floor 2, and imports no torch: the Snakefile reads it at every start.
 """
 
 from meddpm.config import BASELINE
+from meddpm.study.checks import check_sources
 from meddpm.study.loading import load, read
 from meddpm.study.matrix import RANDOM, SHIPPED, TRAIN, Study, StudyModel
 
-__all__ = ["BASELINE", "RANDOM", "SHIPPED", "TRAIN", "Study", "StudyModel", "load", "read"]
+__all__ = ["BASELINE", "RANDOM", "SHIPPED", "TRAIN", "Study", "StudyModel", "check_sources", "load", "read"]

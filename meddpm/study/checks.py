@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from meddpm.config import BASELINE, ConfigError, FilesConfig, Icbm152Config, UserError, VariantConfig
-from meddpm.data import labels, preparations
+from meddpm.data import from_files, labels, preparations
 from meddpm.diffusion import solver_table
 from meddpm.model import presets
 from meddpm.model.formats import fit
@@ -93,6 +93,30 @@ def _check_files(config: FilesConfig, where: str, root: Path) -> None:
         preparations.check(config)
     except ConfigError as error:
         raise ConfigError(f"{where}.{error}") from None
+
+
+def check_sources(study: Study) -> None:
+    """Look at the names of the files of each dataset of files.
+
+    Raises ConfigError where there is no dataset, its cases have other images than its models draw, or there are fewer
+    than are to be drawn. Apart from `check`, because it walks through folders, and on the machine of a job they may be
+    out of reach.
+    """
+    for name in study.dataset_names():
+        config = study.datasets[name]
+        if not isinstance(config, FilesConfig):
+            continue
+        try:
+            found = from_files.find(config)
+            from_files.require_images(config, found, study.dataset_goal(name))
+        except UserError as error:
+            raise ConfigError(f"datasets.{name}: {error}") from None
+        draws = any(study.models[model].dataset == name for model in study.selection.models)
+        if draws and len(found.cases) < study.sample.cases:
+            raise ConfigError(
+                f"sample.cases: {study.sample.cases} is more than the cases of datasets.{name}, {len(found.cases)}; "
+                f"right would be {len(found.cases)} or less"
+            )
 
 
 def _check_model(study: Study, name: str, root: Path) -> None:

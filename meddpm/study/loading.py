@@ -40,8 +40,12 @@ def read(files: Sequence[Path | str]) -> dict[str, Any]:
     for file in files:
         try:
             laid = yaml.safe_load(Path(file).read_text(encoding="utf-8")) or {}
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise ConfigError(f"{file}: cannot be read as YAML ({' '.join(str(error).split())})") from None
+        except OSError as error:
+            raise ConfigError(
+                f"{file}: cannot be read ({error.strerror}); right would be a file like config.yaml"
+            ) from None
+        except (UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"{file}: is no YAML ({' '.join(str(error).split())})") from None
         if not isinstance(laid, dict):
             raise ConfigError(f"{file}: is no mapping of keys; right would be a file like config.yaml")
         _lay_over(config, laid)

@@ -26,6 +26,7 @@ from meddpm.config import (
     to_mapping,
 )
 from meddpm.data import tissues
+from meddpm.data.tasks import Goal
 from meddpm.model import presets
 
 TRAIN, RANDOM, SHIPPED = "train", "random", "shipped"
@@ -45,6 +46,12 @@ class StudyModel:
     def trains(self) -> bool:
         """Whether the train stage makes the weights."""
         return self.weights == TRAIN
+
+    @property
+    def knows_whole_heads(self) -> bool:
+        """Whether it has the labels of the published whole-head model, the first of which is a whole head."""
+        published = presets.PRESETS[presets.WHOLE_HEAD]
+        return self.preset == presets.WHOLE_HEAD and self.config.condition_labels == published.condition_labels
 
     @property
     def datasets(self) -> list[str]:
@@ -96,10 +103,15 @@ class Study:
             self.models[name].config.size for name in self.selection.models if dataset in self.models[name].datasets
         )
 
-    def dataset_labels(self, dataset: str) -> list[int]:
-        """The labels that the models which use `dataset` are shown."""
-        users = (self.models[name] for name in self.selection.models if dataset in self.models[name].datasets)
-        return sorted({label for model in users for label in model.config.condition_labels})
+    def dataset_goal(self, dataset: str) -> Goal:
+        """What the models of the study that use `dataset` ask of it; nothing where none does."""
+        users = [self.models[name] for name in self.selection.models if dataset in self.models[name].datasets]
+        return Goal(
+            size=users[0].config.size if users else None,
+            labels=tuple(sorted({label for model in users for label in model.config.condition_labels})),
+            images=tuple(sorted({model.config.image_channels for model in users})),
+            whole_head=any(model.knows_whole_heads for model in users),
+        )
 
     def settings(self, stage: str, **cell: str) -> str:
         """What decides the result of one job of `stage`, with the digest of its code, as one JSON string.
@@ -117,8 +129,9 @@ class Study:
 
     def _prepare_settings(self, dataset: str) -> dict[str, Any]:
         config = self.datasets[dataset]
-        labels = self.dataset_labels(dataset) if isinstance(config, FilesConfig) else []
-        return {"dataset_config": config, "size": self.dataset_size(dataset), "labels": labels}
+        # A dataset that is made is the same whatever its models are shown of it.
+        goal = self.dataset_goal(dataset) if isinstance(config, FilesConfig) else Goal(self.dataset_size(dataset))
+        return {"dataset_config": config, "goal": goal}
 
     def _data_qc_settings(self, dataset: str) -> dict[str, Any]:
         return {}

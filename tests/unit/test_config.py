@@ -212,14 +212,14 @@ def test_a_dataset_of_files_keeps_the_keys_of_its_preparation_apart() -> None:
     assert (how.remap, how.fit, how.floor, how.derived_label) == ({4: 3, 3: 1}, "contain", 0.0, 4)
     values = json.loads(loaded.settings("prepare", dataset="icbm152"))
     assert settings.dataset_from_mapping(values["dataset_config"]) == dataset
-    assert values["labels"] == [1, 2, 3, 4]
+    assert values["goal"] == {"size": [56, 64, 56], "labels": [1, 2, 3, 4], "images": [1], "whole_head": False}
 
 
 FILES_FAULTS = [
     ({"path": "no/such/folder"}, "datasets.icbm152.path: no/such/folder is not there"),
     ({"path": str(ROOT / "README.md")}, "README.md is a file"),
     ({"lesion_every": 2}, "datasets.icbm152.lesion_every: unknown key"),
-    ({"layout": "brats2020"}, "datasets.icbm152.layout: .* did you mean brats202"),
+    ({"layout": "brats2020"}, "datasets.icbm152.layout: .* did you mean brats2021 or brats2023"),
     ({"orientation": "RAR"}, "datasets.icbm152.orientation: RAR does not name three directions"),
     ({"orientation": "ras"}, "datasets.icbm152.orientation: the name .ras. is not allowed; right would be three of"),
     ({"percentiles": [99, 1]}, r"datasets.icbm152.percentiles: \[99, 1\] do not rise"),

@@ -12,6 +12,7 @@ import torch
 from meddpm.config import ConfigError, Icbm152Config
 from meddpm.data import icbm152, load_case, manifest
 from meddpm.data.preparing import prepare
+from meddpm.data.tasks import Goal
 from meddpm.data.volumes import Case
 
 SETTINGS = Icbm152Config()
@@ -157,20 +158,20 @@ def test_remap_comes_last():
 )
 def test_a_setting_out_of_range_is_named(tmp_path, change, word):
     with pytest.raises(ConfigError, match=f"^{word}: [^\n]*$"):
-        prepare(dataclasses.replace(SETTINGS, **change), SIZE, tmp_path)
+        prepare(dataclasses.replace(SETTINGS, **change), Goal(SIZE), tmp_path)
 
 
 def test_a_size_too_small_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"^size 32x32x4: "):
-        prepare(SETTINGS, (32, 32, 4), tmp_path)
+        prepare(SETTINGS, Goal((32, 32, 4)), tmp_path)
 
 
 def test_prepare_writes_cases_and_table(tmp_path):
-    table = prepare(SETTINGS, SIZE, tmp_path / "one")
+    table = prepare(SETTINGS, Goal(SIZE), tmp_path / "one")
     rows = manifest.read(table)
     assert [row.id for row in rows] == icbm152.case_ids(SETTINGS)
     kinds = ("image.nii.gz", "label.nii.gz", "case.json")
-    names = {"cases.tsv"} | {f"{row.id}_{kind}" for row in rows for kind in kinds}
+    names = {"cases.tsv", "dataset.json"} | {f"{row.id}_{kind}" for row in rows for kind in kinds}
     assert {file.name for file in (tmp_path / "one").iterdir()} == names
     loaded = load_case(table, rows[1])
     np.testing.assert_array_equal(loaded.image, case(1).image)
@@ -183,20 +184,20 @@ def test_prepare_writes_cases_and_table(tmp_path):
         assert "Fonov et al. 2011" in row.notes
         assert "Fonov et al. 2009" in row.notes
         assert "Collins et al. 1999" in row.notes
-    again = prepare(SETTINGS, SIZE, tmp_path / "two", workers=2)
+    again = prepare(SETTINGS, Goal(SIZE), tmp_path / "two", workers=2)
     for name in names:
         assert (again.parent / name).read_bytes() == (table.parent / name).read_bytes()
 
 
 def test_the_table_of_an_earlier_run_goes_first(tmp_path, monkeypatch):
-    table = prepare(dataclasses.replace(SETTINGS, cases=1), (16, 16, 16), tmp_path)
+    table = prepare(dataclasses.replace(SETTINGS, cases=1), Goal((16, 16, 16)), tmp_path)
 
     def fails(*_):
         raise OSError("disk full")
 
     monkeypatch.setattr(icbm152, "build", fails)
     with pytest.raises(OSError, match="disk full"):
-        prepare(SETTINGS, (16, 16, 16), tmp_path)
+        prepare(SETTINGS, Goal((16, 16, 16)), tmp_path)
     assert not table.exists()
 
 

@@ -438,6 +438,15 @@ def test_bad_lines_of_a_list_are_faults_with_their_numbers(tmp_path: Path) -> No
     assert found.keys() == expected.keys()
     for case, words in expected.items():
         one_line(found[case][0], str(path), *words)
+    assert len(found["few"]) == 1
+
+
+def test_a_line_that_is_parted_by_spaces_has_one_fault(tmp_path: Path) -> None:
+    tree(tmp_path, "l.nii", "i.nii")
+    found = faults(layouts.find(table(tmp_path, "id\tlabel\ti\nfirst l.nii i.nii\nsecond\tl.nii\ti.nii")))
+    assert list(found) == ["line-2"]
+    assert len(found["line-2"]) == 1
+    one_line(found["line-2"][0], "line 2", "1 cells", "part them by tabs")
 
 
 def test_ids_that_a_list_has_twice_name_both_lines(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from meddpm.config import ConfigError, Icbm152Config
 from meddpm.data import SOURCES, icbm152, manifest
 from meddpm.data.lesions import LABEL, draw
 from meddpm.data.preparing import prepare
+from meddpm.data.tasks import Goal
 from meddpm.data.volumes import Case
 
 WITHOUT, WITH = Icbm152Config(), Icbm152Config(lesion_every=4)
@@ -144,7 +145,7 @@ def test_the_labels_of_the_source_are_those_that_have_names():
 
 
 def test_the_notes_say_synthetic(tmp_path):
-    table = prepare(dataclasses.replace(WITH, cases=2), (32, 32, 32), tmp_path)
+    table = prepare(dataclasses.replace(WITH, cases=2), Goal((32, 32, 32)), tmp_path)
     plain, lesioned = manifest.read(table)
     assert "lesion" not in plain.notes
     assert "with synthetic lesions drawn in" in lesioned.notes

@@ -11,6 +11,7 @@ from meddpm.data.cases import Built
 from meddpm.data.examine import examine
 from meddpm.data.layouts import CaseFiles
 from meddpm.data.preparations import PREPARATIONS, WHOLE_HEAD
+from meddpm.data.tasks import Goal
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 MODALITIES = ("t1", "t1ce", "t2", "flair")
@@ -84,7 +85,7 @@ def prepared(files: CaseFiles, preset: str, size: tuple[int, int, int]) -> Built
     """The case at `size` as `preset` has it."""
     root = files.label.parents[1]
     how = PREPARATIONS[preset]
-    return cases.build(examine(files, root, how, ()), how, size, preset in WHOLE_HEAD)
+    return cases.build(examine(files, root, how, ()), how, Goal(size, whole_head=preset in WHOLE_HEAD))
 
 
 def tensors(built: Built, labels: tuple[int, ...], value_range: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
@@ -119,7 +120,7 @@ def test_whole_head_scales_each_slice_of_the_last_axis(tmp_path):
     assert (target[0, 2] == -1).all()
     assert np.argwhere(condition == 1).tolist() == [[0, 3, 1, 0], [1, 0, 2, 1]]
     assert condition.min() == -1
-    assert "not of a head" in built.warnings[0]
+    assert "no head (about 3.8 L)" in built.warnings[0]
 
 
 def test_prepared_brats_is_left_as_it_is(tmp_path):

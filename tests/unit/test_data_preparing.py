@@ -10,9 +10,10 @@ import pytest
 from meddpm.config import FilesConfig, UserError
 from meddpm.data import cases, from_files, load_case, manifest
 from meddpm.data.preparing import check, prepare
+from meddpm.data.tasks import Goal
 from tests.unit.files_fixture import AFFINE, SHAPE, head, save, whole_heads
 
-SIZE = SHAPE
+HEADS = Goal(SHAPE, (1, 2), (1,), whole_head=True)
 
 
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -33,7 +34,7 @@ def settings(path: Path, **keys) -> FilesConfig:
 
 
 def test_the_table_says_what_was_there_and_what_was_done(tmp_path):
-    table = prepare(settings(whole_heads(tmp_path / "data")), SIZE, tmp_path / "out", [1, 2])
+    table = prepare(settings(whole_heads(tmp_path / "data")), HEADS, tmp_path / "out")
     rows = manifest.read(table)
     assert [row.id for row in rows] == ["sample_0", "sample_1", "sample_2"]
     row = rows[0]
@@ -59,11 +60,11 @@ def test_the_table_says_what_was_there_and_what_was_done(tmp_path):
 def test_a_case_that_is_there_is_not_made_again(tmp_path, monkeypatch):
     data, out = whole_heads(tmp_path / "data"), tmp_path / "out"
     ids = made(monkeypatch)
-    table = prepare(settings(data), SIZE, out, [1, 2], code="one")
+    table = prepare(settings(data), HEADS, out, code="one")
     assert sorted(ids) == ["sample_0", "sample_1", "sample_2"]
     before, times = table.read_bytes(), {path: path.stat().st_mtime_ns for path in out.glob("*.nii.gz")}
     ids.clear()
-    prepare(settings(data), SIZE, out, [1, 2], code="one")
+    prepare(settings(data), HEADS, out, code="one")
     assert ids == []
     assert table.read_bytes() == before
     assert {path: path.stat().st_mtime_ns for path in out.glob("*.nii.gz")} == times
@@ -71,7 +72,7 @@ def test_a_case_that_is_there_is_not_made_again(tmp_path, monkeypatch):
     image, label = head(7)
     save(data / "mask" / "sample_7.nii.gz", label)
     save(data / "image" / "sample_7.nii.gz", image)
-    prepare(settings(data), SIZE, out, [1, 2], code="one")
+    prepare(settings(data), HEADS, out, code="one")
     assert ids == ["sample_7"]
     assert [row.id for row in manifest.read(table)] == ["sample_0", "sample_1", "sample_2", "sample_7"]
 
@@ -91,8 +92,8 @@ def test_a_case_that_is_there_is_not_made_again(tmp_path, monkeypatch):
 )
 def test_a_case_is_made_again_where_something_that_decides_it_changed(tmp_path, monkeypatch, what, again):
     data, out = whole_heads(tmp_path / "data", 2), tmp_path / "out"
-    row, size, labels, code = settings(data), SIZE, [1, 2], "one"
-    prepare(row, size, out, labels, code=code)
+    row, goal, code = settings(data), HEADS, "one"
+    prepare(row, goal, out, code=code)
     ids = made(monkeypatch)
     match what:
         case "image":
@@ -108,10 +109,10 @@ def test_a_case_is_made_again_where_something_that_decides_it_changed(tmp_path, 
         case "setting":
             row = dataclasses.replace(row, changes={"intensity": "minmax"})
         case "size":
-            size = (16, 20, 16)
+            goal = dataclasses.replace(goal, size=(16, 20, 16))
         case "labels":
-            labels = [1, 2, 3]
-    prepare(row, size, out, labels, code=code)
+            goal = dataclasses.replace(goal, labels=(1, 2, 3))
+    prepare(row, goal, out, code=code)
     assert sorted(ids) == again
 
 
@@ -120,23 +121,26 @@ def test_a_bad_case_stops_the_dataset_and_the_others_are_kept(tmp_path, monkeypa
     (data / "image" / "sample_1.nii.gz").write_bytes(b"")
     ids = made(monkeypatch)
     with pytest.raises(UserError) as caught:
-        prepare(settings(data), SIZE, out, [1, 2])
-    first, reason = str(caught.value).splitlines()
+        prepare(settings(data), HEADS, out)
+    first, reason, table = str(caught.value).splitlines()
     assert "1 of 3 cases cannot be used" in first
     assert "on_bad_case: skip" in first
     assert "sample_1.nii.gz" in reason
+    assert str(out / "refused.tsv") in table
     assert not (out / "cases.tsv").exists()
+    assert [row.status for row in manifest.read_all(out / "refused.tsv")] == ["ok", manifest.REFUSED, "ok"]
     assert sorted(ids) == ["sample_0", "sample_2"]
     save(data / "image" / "sample_1.nii.gz", head(1)[0])
     ids.clear()
-    prepare(settings(data), SIZE, out, [1, 2])
+    prepare(settings(data), HEADS, out)
     assert ids == ["sample_1"]
+    assert not (out / "refused.tsv").exists()
 
 
 def test_a_bad_case_can_be_left_out_and_stays_a_row(tmp_path):
     data, out = whole_heads(tmp_path / "data"), tmp_path / "out"
     (data / "image" / "sample_1.nii.gz").write_bytes(b"")
-    table = prepare(settings(data, on_bad_case="skip"), SIZE, out, [1, 2])
+    table = prepare(settings(data, on_bad_case="skip"), HEADS, out)
     assert [row.id for row in manifest.read(table)] == ["sample_0", "sample_2"]
     refused = manifest.read_all(table)[1]
     assert (refused.id, refused.status, refused.image) == ("sample_1", manifest.REFUSED, "")
@@ -149,7 +153,7 @@ def test_a_dataset_without_a_usable_case_stops_whatever_the_policy(tmp_path):
     for number in range(2):
         (data / "mask" / f"sample_{number}.nii.gz").write_bytes(b"")
     with pytest.raises(UserError, match="2 of 2 cases cannot be used"):
-        prepare(settings(data, on_bad_case="skip"), SIZE, tmp_path / "out", [1, 2])
+        prepare(settings(data, on_bad_case="skip"), HEADS, tmp_path / "out")
 
 
 def test_many_refusals_are_counted(tmp_path):
@@ -157,28 +161,29 @@ def test_many_refusals_are_counted(tmp_path):
     for number in range(25):
         (data / "mask" / f"sample_{number}.nii.gz").write_bytes(b"")
     with pytest.raises(UserError) as caught:
-        prepare(settings(data), SIZE, tmp_path / "out", [1, 2])
+        prepare(settings(data), HEADS, tmp_path / "out")
     lines = str(caught.value).splitlines()
-    assert len(lines) == 22
-    assert lines[-1] == "... and 5 more, in the log"
+    assert len(lines) == 23
+    assert lines[-2] == "... and 5 more"
+    assert len(manifest.read_all(tmp_path / "out" / "refused.tsv")) == 25
 
 
 def test_the_number_of_workers_changes_nothing(tmp_path):
     data = whole_heads(tmp_path / "data", 5)
-    one = prepare(settings(data), SIZE, tmp_path / "one", [1, 2])
-    four = prepare(settings(data), SIZE, tmp_path / "four", [1, 2], workers=4)
+    one = prepare(settings(data), HEADS, tmp_path / "one")
+    four = prepare(settings(data), HEADS, tmp_path / "four", workers=4)
     for path in sorted(one.parent.iterdir()):
         assert (four.parent / path.name).read_bytes() == path.read_bytes()
 
 
 def test_the_first_cases_can_be_picked(tmp_path):
     data = whole_heads(tmp_path / "data")
-    table = prepare(settings(data, cases=2), SIZE, tmp_path / "out", [1, 2])
+    table = prepare(settings(data, cases=2), HEADS, tmp_path / "out")
     assert [row.id for row in manifest.read(table)] == ["sample_0", "sample_1"]
 
 
 def test_label_maps_alone_make_cases_for_sampling(tmp_path):
-    table = prepare(settings(whole_heads(tmp_path / "data", 2, images=False)), SIZE, tmp_path / "out", [1, 2])
+    table = prepare(settings(whole_heads(tmp_path / "data", 2, images=False)), HEADS, tmp_path / "out")
     row = manifest.read(table)[0]
     assert (row.image, row.image_sha256, row.intensity_range) == ("", "", None)
     case = load_case(table, row)
@@ -190,10 +195,10 @@ def test_check_finds_what_prepare_would_and_writes_nothing(tmp_path):
     data = whole_heads(tmp_path / "data")
     (data / "image" / "sample_1.nii.gz").write_bytes(b"")
     before = sorted(tmp_path.rglob("*"))
-    found, rows = check(settings(data), SIZE, [1, 2], workers=2)
+    found, rows = check(settings(data), HEADS, workers=2)
     assert sorted(tmp_path.rglob("*")) == before
     assert found.layout == "med_ddpm_whole_head"
-    table = prepare(settings(data, on_bad_case="skip"), SIZE, tmp_path / "out", [1, 2])
+    table = prepare(settings(data, on_bad_case="skip"), HEADS, tmp_path / "out")
     written = manifest.read_all(table)
     only_of_files = {"image": "", "label": "", "image_sha256": "", "label_sha256": ""}
     assert rows == [dataclasses.replace(row, **only_of_files) for row in written]

@@ -263,7 +263,7 @@ def printed(rows: list[CaseRow], width: int = 80, warnings: tuple[str, ...] = ()
     stream = io.StringIO()
     colours = {"force_terminal": True, "color_system": "standard"} if terminal else {}
     console = Console(file=stream, width=width, **colours)
-    print_cases("brats2021", Path("/data/brats"), rows, list(warnings), console)
+    print_cases("brats2021", Path("/data/brats"), rows, list(warnings), console=console)
     return stream.getvalue()
 
 

@@ -63,7 +63,7 @@ def test_volumes_that_are_no_numbers_are_a_failed_row(tmp_path: Path, cases: Pat
 
 def test_a_table_of_cases_that_lost_some_is_refused(tmp_path: Path, cases: Path) -> None:
     text = settings("sample", **SAMPLE).replace('"cases": 2', '"cases": 3')
-    with pytest.raises(UserError, match=r"lists 2 cases where sample\.cases asks for 3"):
+    with pytest.raises(UserError, match=r"has 2 cases .* asks for 3; lower sample\.cases to 2"):
         draw(text, cases, tmp_path / "samples.csv")
 
 

@@ -54,6 +54,14 @@ class Checkout:
         return {rule.replace(" ", "_"): int(count) for rule, count in stats if rule not in ("all", "total")}
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of one study run in one process, those of another beside them."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            group = "study" if "study" in item.fixturenames else item.path.stem
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """The tiny study, run from beginning to end."""

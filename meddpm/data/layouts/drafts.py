@@ -49,7 +49,7 @@ def judge(drafts: list[Draft]) -> list[CaseFiles]:
     cases = []
     for draft in drafts:
         others = [other for other in same[draft.id.casefold()] if other is not draft]
-        faults = [*draft.faults, *_of_files(draft), *_of_id(draft, others)]
+        faults = [*(draft.faults or _of_files(draft)), *_of_id(draft, others)]
         images = {name: paths[0] for name, paths in draft.images.items() if paths}
         unique = _unique(shown(draft.id), seen, taken)
         seen.add(unique)

@@ -26,7 +26,9 @@ def find(path: Path, layout: str, images: tuple[str, ...] | None) -> Found:
             raise UserError(f"{shown(path)}: is a folder; layout {LISTED} takes the path of the .tsv itself.")
         return _in_folder(path, layout, images)
     if path.suffix.lower() != ".tsv":
-        raise UserError(f"{shown(path)}: is no folder; name the folder of the dataset, or a .tsv that lists its files.")
+        csv = path.suffix.lower() == ".csv"
+        mend = "save it with tabs as .tsv" if csv else "name the folder of the dataset, or a .tsv"
+        raise UserError(f"{shown(path)}: is no folder and no .tsv that lists files; {mend}.")
     if layout not in (AUTO, LISTED):
         raise UserError(f"{shown(path)}: is a file; layout {layout} takes a folder, a .tsv has layout {LISTED}.")
     drafts = listed.read(path, images)
@@ -75,9 +77,9 @@ def _no_case(root: Path, tree: Tree, examples: dict[str, str]) -> UserError:
     files = [str(path.relative_to(root)) for path in [*(leaf.path for leaf in tree.leaves), *tree.others]]
     there = f"found {some(files)}" if files else "found no file"
     closed = f" ({counted(len(tree.warnings), 'folder')} could not be entered)" if tree.warnings else ""
-    return UserError(
-        f"{shown(root)}: has no case: looked for {looked}, {there}{closed}; name the files so, or list them in a .tsv."
-    )
+    lists = [str(path) for path in tree.others if path.suffix.lower() == ".tsv"]
+    mend = f"name the list itself ({some(lists)})" if lists else "name the files so, or list them in a .tsv"
+    return UserError(f"{shown(root)}: has no case: looked for {looked}, {there}{closed}; {mend}.")
 
 
 def _of_images(path: Path, drafts: list[Draft], seen: Sequence[str] = ()) -> list[str]:

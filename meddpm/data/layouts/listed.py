@@ -65,12 +65,14 @@ def _images(path: Path, header: list[str]) -> list[str]:
 def _draft(path: Path, number: int, header: list[str], cells: list[str], images: tuple[str, ...]) -> Draft:
     where = f"{shown(path)}, line {number}"
     faults = []
-    if len(cells) != len(header):
-        faults.append(f"{where}: has {len(cells)} cells where the header has {len(header)}; part them by tabs.")
     values = dict(zip(header, [*cells, *[""] * len(header)], strict=False))
     plain = {name.lower(): value for name, value in values.items()}
     label = plain[_LABEL]
     name = plain.get(_ID) or split_extension(Path(label).name)[0] or f"line-{number}"
+    if len(cells) != len(header):
+        fault = f"{where}: has {len(cells)} cells where the header has {len(header)}; part them by tabs."
+        # The cells may be anything: of them only an id is taken.
+        return Draft(name if ID_PATTERN.fullmatch(name) else f"line-{number}", where, {}, [], [fault], line=True)
     files = {image: [path.parent / values[image]] if values[image] else [] for image in images}
     labels = [path.parent / label] if label else []
     for file in [*labels, *(file for paths in files.values() for file in paths)]:
