@@ -54,7 +54,10 @@ def check(
     with show_progress():
         found, rows = preparing.check(settings, goal, workers)
     if table:
-        manifest.write(table, rows)
+        try:
+            manifest.write(table, rows)
+        except OSError as error:
+            raise UserError(f"--table: {table} cannot be written ({error.strerror})") from None
     print_cases(found.layout, Path(found.path), rows, found.warnings, _in_words(goal, asked))
     if any(row.status != manifest.OK for row in rows):
         raise typer.Exit(1)

@@ -62,8 +62,8 @@ def settings(stage):
 
 
 def source_files(wildcards):
-    """The files that a dataset is made from: one that is new or newer prepares it again."""
-    return from_files.source_files(STUDY.datasets[wildcards.dataset])
+    """What tells the files that a dataset is made from: names, sizes and times."""
+    return from_files.fingerprint(STUDY.datasets[wildcards.dataset])
 
 
 def cases_of(model):

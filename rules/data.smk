@@ -1,13 +1,11 @@
 """Prepare the datasets, and show each case.
 
-Input: the files of a dataset of files. Output: results/data/<dataset>/cases.tsv, with the NIfTI files that it names
+Output: results/data/<dataset>/cases.tsv, with the NIfTI files that it names
 beside it, and qc.html, a page to look through them.
 """
 
 
 rule prepare:
-    input:
-        source_files,
     output:
         "results/data/{dataset}/cases.tsv",
     log:
@@ -17,6 +15,8 @@ rule prepare:
     threads: 8
     params:
         settings=settings("prepare"),
+        # Not inputs: names may have braces, files may be missing, and a file that is replaced may be older.
+        files=source_files,
     script:
         "../workflow_scripts/prepare.py"
 

@@ -15,14 +15,16 @@ from meddpm.data.volumes import Case
 if TYPE_CHECKING:
     from meddpm.data.examine import Examined
 
-# A whole head, scalp and skull included, in litres: 3.8 in the published masks.
-HEAD_LITRES = (2.0, 7.0)
-# What is less is no brain of an adult either.
-BRAIN_LITRES = 0.6
+# What is usual, in litres: a whole head, scalp and skull included, has 3.8 in the published masks.
+LITRES = {"head": (2.0, 7.0), "brain": (0.7, 2.2)}
+# Edges of voxels below which a head would not fit into memory.
+FINEST_MM = 0.1
 # The share of a label that may be cut away without a word, and that which may be lost in larger voxels.
 UNSAID_SHARE, UNSAID_LOSS = 0.001, 0.5
 # The value of a background that is as good as black, and the share of the faces that shows that there is a background.
 BLACK, BACKGROUND_SHARE = -0.95, 0.5
+# The label of the published whole-head masks that is the head.
+HEAD_LABEL = 1
 DERIVED = {"brain": "rest of the brain", "head": "head"}
 
 
@@ -101,8 +103,8 @@ def _derived(
     what = f"label {value} ({DERIVED[how.derive]})"
     if (label == value).any():
         warnings.append(
-            f"label {value} is in the map already: `derive: {how.derive}` draws nothing. If it is something else, set "
-            "`derived_label` to a label that the map has not"
+            f"label {value} is in the map already: `derive: {how.derive}` draws nothing. If it is something else, name "
+            f"another `derived_label`, or rename it (remap: {{{value}: 0}} drops it)"
         )
         return label
     if not images:
@@ -112,11 +114,21 @@ def _derived(
         )
     name = examined.names[0]
     edges = manifest.spacing(examined.affine)
+    if how.derive == "head" and min(edges) < FINEST_MM:
+        raise UserError(
+            f"{_file(examined, name)}: voxels of {_mm(examined.affine)} are too fine for a head; mend the header, or "
+            "set `derive: none` and label it in the map."
+        )
     mask = derive.brain(images[0]) if how.derive == "brain" else derive.head(images[0], edges)
-    odd = derive.odd(mask, how.derive, _file(examined, name))
-    warnings += [odd] if odd else []
+    derive.require_plausible(mask, how.derive, _file(examined, name))
+    litres = _millilitres(mask, examined.affine) / 1000
+    low, high = LITRES[how.derive]
+    if not low <= litres <= high:
+        warnings.append(
+            f"{litres:.2g} L were taken for {how.derive} in {name}, where {low:g} to {high:g} L are usual: look at it"
+        )
     label = np.where(mask & (label == 0), np.uint8(value), label)
-    changes.append(f"{what} derived from {name}: {_millilitres(label == value, examined.affine):.0f} mL")
+    changes.append(f"{what} derived from {name}: {_ml(_millilitres(label == value, examined.affine))}")
     return label
 
 
@@ -124,14 +136,14 @@ def _require_label(examined: "Examined", label: np.ndarray, how: PreparationConf
     file = _file(examined, "label")
     if not label.any():
         raise UserError(f"{file}: every voxel is 0; label something or leave the case out.")
-    value = how.required_label
+    value = HEAD_LABEL if whole_head and how.required_label is None else how.required_label
     if value is None or (label == value).any():
         return
     kind = "head" if whole_head else "brain"
-    raise UserError(
-        f"{file}: has no label {value} ({kind}); rename a label with `remap`, "
-        f"or set `derive: {kind}` and `derived_label: {value}` to draw it from the first image."
-    )
+    draw = f"set `derive: {kind}` and `derived_label: {value}` to draw it from the first image"
+    drawn = how.derive != "none" and how.derived_label == value
+    mend = "label it in the map" if drawn else draw
+    raise UserError(f"{file}: has no label {value} ({kind}); rename a label with `remap`, or {mend}.")
 
 
 def _not_shown(examined: "Examined", label: np.ndarray, goal: Goal) -> list[str]:
@@ -155,12 +167,12 @@ def _not_shown(examined: "Examined", label: np.ndarray, goal: Goal) -> list[str]
 
 def _odd_head(label: np.ndarray, affine: np.ndarray) -> list[str]:
     litres = _millilitres(label > 0, affine) / 1000
-    low, high = HEAD_LITRES
+    low, high = LITRES["head"]
     if low <= litres <= high:
         return []
     size = "more than a head" if litres > high else "the size of a brain, not of a head"
-    size = "no head" if litres < BRAIN_LITRES else size
-    held = f"{litres:.1f} L" if litres >= BRAIN_LITRES else f"{1000 * litres:.3g} mL"
+    size = "no head" if litres < LITRES["brain"][0] else size
+    held = f"{litres:.1f} L" if litres >= LITRES["brain"][0] else _ml(1000 * litres)
     return [
         f"the labels hold {held}: {size} (about 3.8 L). Published whole-head weights expect label 1 to be the whole "
         "head, scalp and skull included, and make nonsense of other masks"

@@ -4,9 +4,8 @@ import numpy as np
 
 from meddpm.config import UserError
 
-# Shares of the volume that no brain or head has, and those that are odd.
+# Shares of the volume that no brain or head has.
 REFUSED_BELOW, REFUSED_ABOVE = 0.001, 0.95
-ODD_BELOW, ODD_ABOVE = 0.03, 0.80
 
 # The radius of a ball that reaches from both sides across skull and fluid, which are as dark as the air.
 CLOSING_MM = 8.0
@@ -61,21 +60,16 @@ def head(image: np.ndarray, spacing_mm: tuple[float, float, float]) -> np.ndarra
     return result
 
 
-def odd(mask: np.ndarray, what: str, name: str) -> str | None:
-    """What a person should know about a derived `mask` (H, W, D) of `what`, by its share of the volume; None: nothing.
-
-    Raises UserError, which begins with `name`, where it cannot be right.
-    """
+def require_plausible(mask: np.ndarray, what: str, name: str) -> None:
+    """Raise UserError, which begins with `name`, where a derived `mask` (H, W, D) cannot be `what`."""
     share = float(mask.mean())
-    if not REFUSED_BELOW <= share <= REFUSED_ABOVE:
-        kind = "an image without a skull" if what == "brain" else "a T1 of a whole head"
-        raise UserError(
-            f"{name}: {share:.1%} of the volume would be {what}; `derive: {what}` needs {kind}, "
-            "set `derive: none` and label it in the map."
-        )
-    if not ODD_BELOW <= share <= ODD_ABOVE:
-        return f"{share:.1%} of the volume of {name} was taken for {what}: look at it"
-    return None
+    if REFUSED_BELOW <= share <= REFUSED_ABOVE:
+        return
+    needs = "an image without a skull, its background the commonest value" if what == "brain" else "a T1 of a head"
+    raise UserError(
+        f"{name}: {share:.1%} of the volume would be {what}; `derive: {what}` needs {needs}: look at `floor`, or set "
+        "`derive: none` and label it in the map."
+    )
 
 
 def _pieces(mask: np.ndarray, share: float) -> np.ndarray:

@@ -64,12 +64,7 @@ def examine(files: CaseFiles, root: Path, how: PreparationConfig, labels: Sequen
         raise UserError("\n".join(files.faults))
     if files.label is None:
         raise UserError(f"{files.id}: has no label map; put it beside the images or leave the case out.")
-    try:
-        return _examine(files, files.label, root, how, labels)
-    except MemoryError as error:
-        raise UserError(
-            f"{files.id}: does not fit into memory; make room, or take fewer images or smaller volumes."
-        ) from error
+    return _examine(files, files.label, root, how, labels)
 
 
 def _examine(files: CaseFiles, label_file: Path, root: Path, how: PreparationConfig, labels: Sequence[int]) -> Examined:
@@ -209,7 +204,7 @@ def _known(
         raise UserError(f"{path}: {error}") from error
     moved = [label for label in volumes_ml if label in how.remap and how.remap[label] != label]
     changes.extend(f"label {label} became {how.remap[label]}" for label in moved)
-    if not mapped.any():
+    if not mapped.any() and how.derive == "none":
         raise UserError(f"{path}: no label is left after remap and unknown_labels; look at these keys in config.yaml.")
     return mapped, changes
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from meddpm.config import DatasetConfig, FilesConfig, PreparationConfig, UserError, to_mapping
 from meddpm.data import layouts, preparations
 from meddpm.data.layouts import CaseFiles
+from meddpm.data.layouts.names import shown
 from meddpm.data.tasks import Goal, Made, Task, Tasks
 from meddpm.files import sha256
+from meddpm.provenance import text_digest
 
 
 def find(settings: FilesConfig) -> layouts.Found:
@@ -28,14 +30,24 @@ def paths(cases: list[CaseFiles]) -> list[Path]:
     return list(dict.fromkeys(each))
 
 
-def source_files(settings: DatasetConfig) -> list[str]:
-    """The files that a dataset is made from. Empty where none is found: to say why is for who prepares it."""
+def fingerprint(settings: DatasetConfig) -> str:
+    """Digest of the names, sizes and times of the files of a dataset: another one where a file is new, gone or changed.
+
+    Empty where there are none: to say why is for who prepares the dataset.
+    """
     if not isinstance(settings, FilesConfig):
-        return []
+        return ""
     try:
-        return [str(path) for path in paths(find(settings).cases)]
+        found = find(settings)
     except UserError:
-        return []
+        return ""
+    states = [(os.fsencode(path).hex(), _state(path)) for path in paths(found.cases)]
+    return text_digest(json.dumps([states, [(case.id, case.faults) for case in found.cases]]))
+
+
+def _state(path: Path) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
 
 
 def tasks(settings: FilesConfig, goal: Goal) -> Tasks:
@@ -76,8 +88,17 @@ class _FileCase:
     def make(self) -> Made:
         from meddpm.data import cases, examine
 
-        found = examine.examine(self.files, self.root, self.how, self.goal.labels)
-        built = cases.build(found, self.how, self.goal)
+        try:
+            found = examine.examine(self.files, self.root, self.how, self.goal.labels)
+            built = cases.build(found, self.how, self.goal)
+        except (MemoryError, RuntimeError) as error:
+            # torch has no error of its own for this.
+            if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
+                raise
+            raise UserError(
+                f"{self.files.label}: the case does not fit into memory; make room, prepare fewer at once (--cores), "
+                "or take smaller volumes"
+            ) from error
         columns = {
             **found.original,
             "files_sha256": self.sha256,
@@ -96,9 +117,13 @@ class _FileCase:
     @functools.cached_property
     def sha256(self) -> dict[str, str]:
         """SHA-256 of each file by its path below the root; empty where it may not be read, which `make` refuses."""
-        return {
-            self._below_root(path): sha256(path) if os.access(path, os.R_OK) else "" for path in paths([self.files])
-        }
+        from meddpm.data.opening import faults
+
+        digests = {}
+        for path in paths([self.files]):
+            with faults(path):
+                digests[self._below_root(path)] = sha256(path) if os.access(path, os.R_OK) else ""
+        return digests
 
     def _below_root(self, path: Path) -> str:
-        return Path(os.path.relpath(path, self.root)).as_posix()
+        return shown(Path(os.path.relpath(path, self.root)).as_posix())

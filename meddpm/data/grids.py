@@ -87,10 +87,11 @@ def onto(array: np.ndarray, affine: np.ndarray, grid: Grid, fill: float) -> np.n
     first = _first_voxel(turned.shape[:3], its_affine, grid)
     if first is not None:
         return _cropped_and_padded(turned, first, grid.shape, fill)
+    # Turned alike, so that what is smoothed along an axis is what shrinks along it.
     if array.ndim == 4:
-        channels = [_resample(array[..., channel], affine, grid, fill) for channel in range(array.shape[3])]
+        channels = [_resample(turned[..., channel], its_affine, grid, fill) for channel in range(array.shape[3])]
         return np.stack(channels, axis=-1)
-    return _resample(array, affine, grid, fill)
+    return _resample(turned, its_affine, grid, fill)
 
 
 def label_onto(label: np.ndarray, affine: np.ndarray, grid: Grid) -> np.ndarray:

@@ -132,8 +132,8 @@ def from_texts(texts: Mapping[str, str | None]) -> CaseRow:
         raise ValueError(f"status {row.status!r} is not {' or '.join(STATUSES)}")
     if row.status == OK and not ID_PATTERN.fullmatch(row.id):
         raise ValueError(f"id {row.id!r} is not letters, digits, dots, dashes and underscores")
-    if row.status == OK and not (row.label and row.shape and row.spacing_mm):
-        raise ValueError("a case that can be used has a label, a shape and a spacing")
+    if row.status == OK and not (row.shape and row.spacing_mm):
+        raise ValueError("a case that can be used has a shape and a spacing")
     return row
 
 
@@ -239,6 +239,11 @@ def _mapping(key: type, value: Callable[[str], Any]) -> Callable[[str], dict]:
     return parse
 
 
+def _digests(text: str) -> dict[str, str]:
+    """By path, which may have an equals sign in it."""
+    return dict(part.rsplit("=", 1) for part in text.split("; ") if part)
+
+
 def _texts(text: str) -> tuple[str, ...]:
     return tuple(part for part in text.split("; ") if part)
 
@@ -251,7 +256,7 @@ _READ = {
     "intensity_range": _RANGE,
     "label_volumes_ml": _VOLUMES,
     "files": _NAMED,
-    "files_sha256": _NAMED,
+    "files_sha256": _digests,
     "original_shape": _THREE_INTEGERS,
     "original_spacing_mm": _THREE,
     "original_affine": _numbers(float, 12),

@@ -11,7 +11,7 @@ from meddpm.config import DatasetConfig, FilesConfig, UserError
 from meddpm.data import from_files, icbm152, manifest, volumes
 from meddpm.data.manifest import CaseRow
 from meddpm.data.tasks import Goal, Task, Tasks
-from meddpm.files import sha256, write_json
+from meddpm.files import remove_abandoned, sha256, write_json
 from meddpm.log import logger, progress
 from meddpm.provenance import text_digest
 
@@ -36,6 +36,7 @@ def prepare(settings: DatasetConfig, goal: Goal, target_dir: Path | str, workers
     table, refused = folder / manifest.FILE_NAME, folder / REFUSED_FILE
     for earlier in (table, refused):
         earlier.unlink(missing_ok=True)
+    remove_abandoned(folder)
     found = _tasks(settings, goal)
     rows = _each(functools.partial(_prepared, folder=folder, code=code), found, workers)
     warnings = [*found.warnings, *_missing_labels(rows, goal)]
@@ -111,7 +112,7 @@ def _kept(record: Path, digest: str, folder: Path) -> CaseRow | None:
         files = [(row.image, row.image_sha256), (row.label, row.label_sha256)]
         whole = all(sha256(folder / name) == written for name, written in files if name)
         return row if whole and values["decided_by"] == digest else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

@@ -144,18 +144,33 @@ def test_nothing_to_derive_from_is_refused():
     assert "no image" in text
 
 
-def test_an_implausible_brain_is_refused_and_an_odd_one_said():
+@pytest.mark.parametrize(("litres", "odd"), [(0.3, True), (1.3, False), (3.0, True)])
+def test_a_brain_of_an_odd_size_is_said(litres: float, odd: bool):
+    edge = (litres * 1e6 / 1680) ** (1 / 3)  # of the voxels of the brain
+    case = examined(affine=np.diag([edge, edge, edge, 1.0]))
+    warnings = cases.build(case, with_(derive="brain"), Goal()).warnings
+    assert said(warnings, "L were taken for brain in t1", "look at it") is odd
+
+
+def test_an_implausible_brain_is_refused():
     case = examined()
-    case.images[1:-1, 1:-1, 1:] = np.maximum(case.images[1:-1, 1:-1, 1:], 1)
-    case.images[:, :, 0] = 0
-    assert (case.images > 0).mean() < 0.8
-    assert cases.build(case, with_(derive="brain"), Goal()).warnings == []
-    case.images[:, 1:-1, 1:] = np.maximum(case.images[:, 1:-1, 1:], 1)
-    case.images[0] = np.random.default_rng(0).random(case.images[0].shape)
-    assert said(cases.build(case, with_(derive="brain"), Goal()).warnings, "one/t1.nii.gz", "brain", "look at it")
     case.images[:] = np.random.default_rng(0).uniform(1, 2, case.images.shape)
     case.images[0, 0] = 0
     assert refusal(case, with_(derive="brain")).startswith("one/t1.nii.gz: ")
+
+
+def test_a_head_of_microscopic_voxels_is_refused():
+    case = examined(affine=np.diag([0.001, 0.001, 0.001, 1.0]))
+    assert "too fine for a head" in refusal(case, with_(derive="head"))
+
+
+def test_a_mask_that_the_model_knows_as_a_head_needs_one():
+    assert "has no label 1 (head)" in refusal(examined(), PLAIN, None, whole_head=True)
+    # What is set already is no mend.
+    case = examined(images=np.zeros((*SHAPE, 1), np.float32))
+    case.images[2:18, 2:14, 2:22] = 1
+    case.label[:] = 2
+    assert "label it in the map" in refusal(case, with_(derive="head", required_label=1))
 
 
 # Required label
@@ -352,7 +367,7 @@ def test_a_label_that_loses_most_of_its_volume_in_larger_voxels_is_said():
 def test_a_speck_is_no_head_and_a_brain_is_the_size_of_one():
     def words(litres: float) -> str:
         edge = (litres * 1e6 / examined().label.astype(bool).sum()) ** (1 / 3)
-        case = examined(affine=np.diag([edge, edge, edge, 1.0]))
+        case = examined(affine=np.diag([edge, edge, edge, 1.0]), label=np.minimum(examined().label, 1))
         return " ".join(cases.build(case, PLAIN, Goal(whole_head=True)).warnings)
 
     assert "the labels hold 46 mL: no head" in words(0.046)

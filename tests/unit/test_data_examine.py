@@ -222,16 +222,6 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, which: str) -> None:
     refused(files, f"{which}: no such file")
 
 
-def test_no_memory_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = case(tmp_path)
-
-    def full(*_: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr("meddpm.data.grids.orient", full)
-    refused(files, "one: does not fit into memory")
-
-
 # Intensities
 
 

@@ -204,10 +204,71 @@ def test_check_finds_what_prepare_would_and_writes_nothing(tmp_path):
     assert rows == [dataclasses.replace(row, **only_of_files) for row in written]
 
 
-def test_the_files_of_a_dataset_are_those_that_are_there(tmp_path):
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_no_memory_is_one_line(tmp_path, monkeypatch, error):
+    def full(*_):
+        raise error
+
+    monkeypatch.setattr(cases, "build", full)
+    with pytest.raises(UserError, match="does not fit into memory"):
+        prepare(settings(whole_heads(tmp_path / "data", 1)), HEADS, tmp_path / "out")
+
+
+def test_a_fault_of_the_program_is_no_bad_case(tmp_path, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(cases, "build", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        prepare(settings(whole_heads(tmp_path / "data", 1)), HEADS, tmp_path / "out")
+
+
+def test_a_disk_that_fails_is_a_refused_case(tmp_path):
+    data = whole_heads(tmp_path / "data", 1)
+    (data / "image" / "sample_0.nii.gz").unlink()
+    os.symlink("/proc/self/mem", data / "image" / "sample_0.nii.gz")
+    with pytest.raises(UserError, match=r"sample_0\.nii\.gz"):
+        prepare(settings(data), HEADS, tmp_path / "out")
+
+
+def test_a_brain_that_is_dropped_makes_room_for_a_head(tmp_path):
+    """A mask of the brain in place of the head, and a T1 with the skull: the mend of the docs."""
+    shape = (40, 44, 36)
+    grid = np.stack(np.meshgrid(*[np.linspace(-1, 1, n) for n in shape], indexing="ij"))
+    skull = (grid**2).sum(0) < 0.7
+    random = np.random.default_rng(0)
+    image = np.where(skull, 100 + random.normal(0, 10, shape), np.abs(random.normal(0, 3, shape))).astype(np.float32)
+    affine = np.diag([5.0, 5.0, 5.0, 1.0])
+    save(tmp_path / "data/image/a_1.nii.gz", image, affine)
+    save(tmp_path / "data/mask/a_1.nii.gz", ((grid**2).sum(0) < 0.3).astype(np.uint8), affine)
+    mended = settings(tmp_path / "data", changes={"remap": {"1": 0, "2": 2}, "derive": "head"})
+    (row,) = manifest.read(prepare(mended, dataclasses.replace(HEADS, size=shape), tmp_path / "out"))
+    assert row.label_volumes_ml[1] == pytest.approx(skull.sum() * 0.125, rel=0.03)
+
+
+def test_names_of_any_kind_come_back_from_the_table(tmp_path):
+    data = whole_heads(tmp_path / "data" / "a=b; {c} $x", 1)
+    table = prepare(settings(data.parent), HEADS, tmp_path / "out")
+    (row,) = manifest.read(table)
+    assert list(row.files_sha256.values()) == [from_files.sha256(data / path) for path in NAMES_IN_ORDER]
+
+
+NAMES_IN_ORDER = ("mask/sample_0.nii.gz", "image/sample_0.nii.gz")
+
+
+def test_a_fingerprint_tells_datasets_apart(tmp_path):
     data = whole_heads(tmp_path / "data", 2)
-    (data / "image" / "sample_1.nii.gz").unlink()
-    os.symlink("nowhere", data / "image" / "sample_1.nii.gz")
-    names = {Path(path).relative_to(data).as_posix() for path in from_files.source_files(settings(data))}
-    assert names == {"mask/sample_0.nii.gz", "mask/sample_1.nii.gz", "image/sample_0.nii.gz"}
-    assert from_files.source_files(settings(tmp_path / "nothing")) == []
+    row = settings(data)
+    seen = [from_files.fingerprint(row)]
+    assert from_files.fingerprint(row) == seen[0] != ""
+    image = data / "image" / "sample_1.nii.gz"
+    save(image, head(5)[0])
+    seen.append(from_files.fingerprint(row))
+    os.utime(image, (1e9, 1e9))  # a copy that keeps the time of an older file
+    seen.append(from_files.fingerprint(row))
+    image.unlink()
+    seen.append(from_files.fingerprint(row))
+    os.symlink("nowhere", image)
+    seen.append(from_files.fingerprint(row))
+    assert len(set(seen)) >= 4
+    assert from_files.fingerprint(settings(tmp_path / "nothing")) == ""

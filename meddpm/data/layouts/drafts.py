@@ -65,6 +65,11 @@ def _of_files(draft: Draft) -> Iterator[str]:
     # A label map without any image is a condition to sample from.
     if missing and draft.has_image:
         yield f"{case} lacks {', '.join(missing)}; add the files, or name under `images` those that all cases have."
+    files = [*draft.labels, *(path for paths in draft.images.values() for path in paths)]
+    if len(set(files)) < len(files):
+        yield f"{case} has one file for two things; name another."
+    if any(not _is_text(path) for path in files):
+        yield f"{case} has a file or folder whose name is no UTF-8 text; rename it."
     for name, paths in {"the label map": draft.labels, **draft.images}.items():
         if len(paths) > 1:
             yield f"{case} has {_count(len(paths))} files for {name}: {_listed(paths)}; keep one."
@@ -83,6 +88,15 @@ def _of_id(draft: Draft, others: list[Draft]) -> Iterator[str]:
         places = some([other.place for other in others])
         either = "change one" if draft.line else "rename one, or name a folder that has one of them"
         yield f"{draft.place}: the id '{shown(draft.id)}' stands also at {places}{spelling}; {either}."
+
+
+def _is_text(path: Path) -> bool:
+    """Whether a path can be written into a table: names on disk are bytes."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _unique(name: str, seen: set[str], taken: set[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from meddpm.config import UserError
-from meddpm.data.layouts import Found, listed
+from meddpm.data.layouts import CaseFiles, Found, listed
 from meddpm.data.layouts.drafts import Draft, judge
 from meddpm.data.layouts.names import counted, require_images, shown, some
 from meddpm.data.layouts.parts import Part
@@ -25,7 +25,7 @@ def find(path: Path, layout: str, images: tuple[str, ...] | None) -> Found:
         if layout == LISTED:
             raise UserError(f"{shown(path)}: is a folder; layout {LISTED} takes the path of the .tsv itself.")
         return _in_folder(path, layout, images)
-    if path.suffix.lower() != ".tsv":
+    if path.suffix.lower() != ".tsv" or not path.is_file():
         csv = path.suffix.lower() == ".csv"
         mend = "save it with tabs as .tsv" if csv else "name the folder of the dataset, or a .tsv"
         raise UserError(f"{shown(path)}: is no folder and no .tsv that lists files; {mend}.")
@@ -57,8 +57,10 @@ def _in_folder(root: Path, layout: str, images: tuple[str, ...] | None) -> Found
     if not drafts:
         raise _no_case(root, tree, {name: chosen.example})
     seen = chosen.seen(parts)
-    warnings = [*tree.warnings, *_of_images(root, drafts, seen), *_of_rest(root, tree.leaves, parts)]
-    return Found(name, root, judge(drafts), warnings)
+    warnings = [*_of_images(root, drafts, seen), *_of_rest(root, tree.leaves, parts)]
+    # What is in a closed folder is not known: it may be a case, or the images of all. No case has an id with a slash.
+    closed = [CaseFiles(f"{shown(folder)}/", {}, None, [reason]) for folder, reason in sorted(tree.closed.items())]
+    return Found(name, root, [*judge(drafts), *closed], warnings)
 
 
 def _layout(root: Path, tree: Tree) -> str:
@@ -76,7 +78,7 @@ def _no_case(root: Path, tree: Tree, examples: dict[str, str]) -> UserError:
     looked = " or ".join(f"{example} ({name})" for name, example in examples.items())
     files = [str(path.relative_to(root)) for path in [*(leaf.path for leaf in tree.leaves), *tree.others]]
     there = f"found {some(files)}" if files else "found no file"
-    closed = f" ({counted(len(tree.warnings), 'folder')} could not be entered)" if tree.warnings else ""
+    closed = f" ({counted(len(tree.closed), 'folder')} could not be entered)" if tree.closed else ""
     lists = [str(path) for path in tree.others if path.suffix.lower() == ".tsv"]
     mend = f"name the list itself ({some(lists)})" if lists else "name the files so, or list them in a .tsv"
     return UserError(f"{shown(root)}: has no case: looked for {looked}, {there}{closed}; {mend}.")

@@ -24,22 +24,23 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Tree:
-    """The volumes below a folder, each folder in the order of its names, the paths of other files, and warnings."""
+    """The volumes below a folder, the paths of the other files, and why a folder may not be entered, by its path."""
 
     leaves: list[Leaf] = field(default_factory=list)
     others: list[Path] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    closed: dict[str, str] = field(default_factory=dict)
 
 
 def walk(root: Path) -> Tree:
     """The files below the folder `root`, at any depth. Hidden ones are left out; links to folders are followed.
 
-    A folder below it that may not be entered is a warning. Raises UserError where that is `root`.
+    A folder is read once, whatever links lead to it. Raises UserError where `root` may not be entered.
     """
     tree = Tree()
-    waiting: list[tuple[Path, str, frozenset[tuple[int, int]]]] = [(root, "", frozenset())]
+    waiting: list[tuple[Path, str]] = [(root, "")]
+    seen: set[tuple[int, int]] = set()
     while waiting:
-        folder, prefix, above = waiting.pop()
+        folder, prefix = waiting.pop()
         try:
             status = os.stat(os.path.join(folder, "."))  # the dot: a folder that is listed may still not be entered
             names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
@@ -47,13 +48,14 @@ def walk(root: Path) -> Tree:
             reason = f"{shown(folder)}: cannot be entered ({error.strerror}); allow it (chmod u+rx), or remove it."
             if not prefix:
                 raise UserError(reason) from None
-            tree.warnings.append(reason)
+            tree.closed[prefix.rstrip("/")] = reason
             continue
         identity = (status.st_dev, status.st_ino)
-        if identity in above:  # a link to a folder that it lies in
+        if identity in seen:  # a link to a folder that was read under another name
             continue
+        seen.add(identity)
         folders = _sort(folder, prefix, names, tree)
-        waiting += [(folder / name, f"{prefix}{name}/", above | {identity}) for name in reversed(folders)]
+        waiting += [(folder / name, f"{prefix}{name}/") for name in reversed(folders)]
     return tree
 
 

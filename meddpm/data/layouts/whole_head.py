@@ -10,28 +10,28 @@ from meddpm.data.layouts.parts import Part, by_id
 
 
 def group(parts: list[Part], images: tuple[str, ...], labels: tuple[str, ...], root: Path) -> list[Draft]:
-    """A case for each mask, with the image of its name, else with that of the last number in its name.
+    """A case for each mask, with the image of its name, else with that which has the same numbers in its name.
 
-    A number counts where it tells one mask of the folder from all others, and that mask has no image of its name. An
-    image that is of no mask is a case without a label map.
+    mask_003 and img_3 are one case; p_2 and p_2_T1 are not, as the second has two numbers: which of them counts is not
+    for a guess. The numbers must tell one mask of the folder from all others, and that mask must have no image of its
+    name. An image that is of no mask is a case without a label map.
     """
     masks = {(part.where, part.id) for part in parts if part.key in labels}
-    alike = {(part.where, part.id) for part in parts if part.key not in labels} & masks
-    numbered: dict[tuple[str, str], list[str]] = defaultdict(list)
+    taken = {(part.where, part.id) for part in parts if part.key not in labels} & masks
+    numbered: dict[tuple[str, tuple[int, ...]], list[str]] = defaultdict(list)
     for where, name in masks:
-        numbered[where, _number(name)].append(name)
+        numbered[where, _numbers(name)].append(name)
 
     def of_mask(part: Part) -> Part:
-        number = _number(part.id)
-        fitting = numbered.get((part.where, number), [])
-        if part.key in labels or not number or len(fitting) != 1 or (part.where, fitting[0]) in alike:
+        numbers = _numbers(part.id)
+        fitting = numbered.get((part.where, numbers), [])
+        if not numbers or (part.where, part.id) in masks or len(fitting) != 1 or (part.where, fitting[0]) in taken:
             return part
         return dataclasses.replace(part, id=fitting[0])
 
-    return by_id([of_mask(part) for part in parts], images, labels, root)
+    return by_id([part if part.key in labels else of_mask(part) for part in parts], images, labels, root)
 
 
-def _number(name: str) -> str:
-    """The last number in a name, without leading zeros; "" where there is none."""
-    found = re.search(r"([0-9]+)[^0-9]*$", name)
-    return (found[1].lstrip("0") or "0") if found else ""
+def _numbers(name: str) -> tuple[int, ...]:
+    """The numbers in a name, in their order."""
+    return tuple(int(digits) for digits in re.findall(r"[0-9]+", name))
