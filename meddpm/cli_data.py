@@ -77,7 +77,7 @@ def _of_model(settings: FilesConfig, model: str | None) -> tuple[Goal, str]:
     if model is None:
         return Goal(), ""
     config = presets.PRESETS[model]
-    goal = Goal(config.size, config.condition_labels, (config.image_channels,), model == presets.WHOLE_HEAD)
+    goal = Goal(config.size, config.condition_labels, (config.image_channels,), whole_head=model == presets.WHOLE_HEAD)
     return goal, f"the model preset {model}"
 
 

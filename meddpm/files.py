@@ -30,6 +30,10 @@ def replacing(target: Path | str) -> Iterator[Path]:
         with open(temporary, "rb") as stream:
             os.fsync(stream.fileno())
         os.replace(temporary, target)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # a full disk says only that it is full
+            error.filename = str(target)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

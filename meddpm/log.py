@@ -46,10 +46,12 @@ def job(path: Path | str) -> Iterator[None]:
         logger.error("%s", error)
         sys.exit(str(error))
     except OSError as error:
-        logger.exception("the system refused")
         if error.errno not in REFUSED:
+            logger.exception("the system refused")
             raise
-        sys.exit(f"{error.filename or 'results'}: {error.strerror}; make room or mend the permissions")
+        text = f"{error.filename or 'results'}: {error.strerror}; make room or mend the permissions"
+        logger.error("%s", text)
+        sys.exit(text)
     except Exception:
         logger.exception("a fault of the program")
         raise

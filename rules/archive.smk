@@ -14,7 +14,7 @@ rule archive:
         page="results/report/index.html",
         run_config="results/run_config.yaml",
         training=[trained(model, file) for model in STUDY.trained_models() for file in ("training.json", "loss.csv")],
-        cases=[cases_of(model) for model in STUDY.selection.models],
+        cases=datasets(),
         samples=cells("results/samples/{model}/{gpu}/{variant}/{solver}/samples.csv"),
     output:
         f"results/archive/{STUDY.selection.name}.zip",

@@ -71,6 +71,11 @@ def cases_of(model):
     return f"results/data/{STUDY.models[model].dataset}/cases.tsv"
 
 
+def datasets():
+    """The tables of cases of all datasets."""
+    return expand("results/data/{dataset}/cases.tsv", dataset=STUDY.dataset_names())
+
+
 def cases(wildcards):
     """The same as an input function."""
     return cases_of(wildcards.model)

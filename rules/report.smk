@@ -26,6 +26,7 @@ rule report:
         run_config="results/run_config.yaml",
         samples=cells("results/samples/{model}/{gpu}/{variant}/{solver}/samples.csv"),
         cases=[cases_of(model) for model in STUDY.selection.models],
+        datasets=datasets(),
         training=[trained(model, "training.json") for model in STUDY.trained_models()],
     output:
         page=report("results/report/index.html", caption="../captions/report.rst", category="Report"),

@@ -10,6 +10,7 @@ with log.job(snakemake.log[0]):
         run_config=snakemake.input.run_config,
         samples=snakemake.input.samples,
         cases=dict(zip(snakemake.params.models, snakemake.input.cases, strict=True)),
+        datasets=snakemake.input.datasets,
         training=snakemake.input.training,
         page=snakemake.output.page,
         figures=snakemake.output.figures,

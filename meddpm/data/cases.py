@@ -157,11 +157,11 @@ def _not_shown(examined: "Examined", label: np.ndarray, goal: Goal) -> list[str]
             f"{_file(examined, 'label')}: has labels {', '.join(map(str, there))}, and the model is shown {shown}: "
             "nothing would be left; rename labels with `remap`."
         )
+    unseen = [(value, f"the model, which is shown {shown}") for value in there if value not in goal.labels]
+    unseen += [(value, "one of the models, which is not shown it") for value in there if value in goal.partly]
     return [
-        f"label {value} ({_millilitres(label == value, examined.affine):.3g} mL) is background to the model, which is "
-        f"shown {shown}"
-        for value in there
-        if value not in goal.labels
+        f"label {value} ({_ml(_millilitres(label == value, examined.affine))}) is background to {whom}"
+        for value, whom in unseen
     ]
 
 

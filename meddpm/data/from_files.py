@@ -17,15 +17,23 @@ from meddpm.provenance import text_digest
 
 def find(settings: FilesConfig) -> layouts.Found:
     """The files of each case that the dataset takes. Raises UserError where there is no dataset."""
-    found = layouts.find(Path(settings.path).expanduser(), settings.layout, settings.images)
+    found = layouts.find(place(settings), settings.layout, settings.images)
     return layouts.Found(found.layout, found.root, found.cases[: settings.cases], found.warnings)
+
+
+def place(settings: FilesConfig) -> Path:
+    """Where the dataset is. Raises UserError where its path begins with the home of nobody."""
+    try:
+        return Path(settings.path).expanduser()
+    except RuntimeError:
+        raise UserError(f"{settings.path}: there is no such user; write the path without ~") from None
 
 
 def paths(cases: list[CaseFiles]) -> list[Path]:
     """The files of `cases` that are there, each once; a volume in two files (.hdr and .img) is both."""
     from meddpm.data import volumes
 
-    named = [path for case in cases for path in (case.label, *case.images.values()) if path]
+    named = [path for case in cases for path in _named(case).values()]
     each = [path for one in named for path in volumes.companions(one) if os.path.isfile(path)]
     return list(dict.fromkeys(each))
 
@@ -41,13 +49,24 @@ def fingerprint(settings: DatasetConfig) -> str:
         found = find(settings)
     except UserError:
         return ""
-    states = [(os.fsencode(path).hex(), _state(path)) for path in paths(found.cases)]
-    return text_digest(json.dumps([states, [(case.id, case.faults) for case in found.cases]]))
+    what = [
+        (case.id, case.faults, [(name, _shown(path)) for name, path in _named(case).items()]) for case in found.cases
+    ]
+    return text_digest(json.dumps([what, [(_shown(path), _state(path)) for path in paths(found.cases)]]))
+
+
+def _shown(path: Path) -> str:
+    return os.fsencode(path).hex()  # a name on disk need not be text
 
 
 def _state(path: Path) -> tuple[int, int]:
     status = os.stat(path)
     return status.st_size, status.st_mtime_ns
+
+
+def _named(case: CaseFiles) -> dict[str, Path]:
+    """The files of a case by what they are, the label map first."""
+    return ({"label": case.label} if case.label else {}) | case.images
 
 
 def tasks(settings: FilesConfig, goal: Goal) -> Tasks:
@@ -111,8 +130,7 @@ class _FileCase:
     @property
     def names(self) -> dict[str, str]:
         """Each file by what it is, as its path below the root."""
-        label = {"label": self.files.label} if self.files.label else {}
-        return {name: self._below_root(path) for name, path in {**label, **self.files.images}.items()}
+        return {name: self._below_root(path) for name, path in _named(self.files).items()}
 
     @functools.cached_property
     def sha256(self) -> dict[str, str]:

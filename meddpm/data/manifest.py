@@ -22,6 +22,8 @@ FILE_NAME = "cases.tsv"
 DATASET_FILE = "dataset.json"
 ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 REFUSED = "refused"
+# Files beside the table are no outputs to Snakemake, which would think that nothing is to be done.
+AGAIN = "prepare the dataset again (snakemake --forcerun prepare)"
 STATUSES = (OK, REFUSED)
 
 
@@ -191,15 +193,15 @@ def load_case(tsv: Path | str, row: CaseRow) -> Case:
             )
     if label.shape != row.shape or (image is not None and image.shape[:3] != row.shape):
         shape = "x".join(map(str, row.shape))
-        raise UserError(f"{tsv}: the files of {row.id} are not {shape} voxels; prepare the dataset again.")
+        raise UserError(f"{tsv}: the files of {row.id} are not {shape} voxels; {AGAIN}.")
     return Case(row.id, image, label, affine)
 
 
 def _checked(path: Path, digest: str) -> Path:
     if not path.is_file():
-        raise UserError(f"{path}: no such file, though {FILE_NAME} names it; prepare the dataset again.")
+        raise UserError(f"{path}: no such file, though {FILE_NAME} names it; {AGAIN}.")
     if sha256(path) != digest:
-        raise UserError(f"{path}: has changed since {FILE_NAME} was written; prepare the dataset again.")
+        raise UserError(f"{path}: has changed since {FILE_NAME} was written; {AGAIN}.")
     return path
 
 

@@ -18,6 +18,8 @@ from meddpm.provenance import text_digest
 # Refusals that a message lists.
 LISTED = 20
 REFUSED_FILE = "refused.tsv"
+# What follows the id in the names of the files of a case.
+IMAGE, LABEL, RECORD = "_image.nii.gz", "_label.nii.gz", "_case.json"
 
 
 def prepare(settings: DatasetConfig, goal: Goal, target_dir: Path | str, workers: int = 1, code: str = "") -> Path:
@@ -46,6 +48,7 @@ def prepare(settings: DatasetConfig, goal: Goal, target_dir: Path | str, workers
     if fault:
         manifest.write(refused, rows)
         raise UserError(f"{fault}\nAll cases: {refused}")
+    _remove_others(folder, rows)
     write_json(folder / manifest.DATASET_FILE, {"layout": found.layout, "warnings": warnings})
     manifest.write(table, rows)
     return table
@@ -87,15 +90,15 @@ def _each(row_of: Callable[[Task], CaseRow], found: Tasks, workers: int) -> list
 
 def _prepared(task: Task, folder: Path, code: str) -> CaseRow:
     """The row of one case whose files are in `folder`, made now or by an earlier run."""
-    record = folder / f"{task.id}_case.json"
+    record = folder / f"{task.id}{RECORD}"
     digest = text_digest(code + task.decided_by())
     kept = _kept(record, digest, folder)
     if kept:
         return kept
     made = task.make()
     case = made.case
-    image = None if case.image is None else folder / f"{case.id}_image.nii.gz"
-    label = folder / f"{case.id}_label.nii.gz"
+    image = None if case.image is None else folder / f"{case.id}{IMAGE}"
+    label = folder / f"{case.id}{LABEL}"
     if image:
         volumes.write(image, case.image, case.affine, made.description)
     volumes.write(label, case.label, case.affine, made.description)
@@ -120,6 +123,16 @@ def _judged(task: Task) -> CaseRow:
     """The row of one case, whose files are not written."""
     made = task.make()
     return CaseRow(made.case.id, **made.columns, **manifest.measured(made.case))
+
+
+def _remove_others(folder: Path, rows: list[CaseRow]) -> None:
+    """Remove what earlier runs left of cases that are in the dataset no more, or cannot be used now."""
+    names = {row.id for row in rows if row.status == manifest.OK}
+    for record in folder.glob(f"*{RECORD}"):
+        case = record.name.removesuffix(RECORD)
+        if case not in names:
+            for path in (folder / f"{case}{IMAGE}", folder / f"{case}{LABEL}", record):
+                path.unlink(missing_ok=True)
 
 
 def _missing_labels(rows: list[CaseRow], goal: Goal) -> list[str]:

@@ -33,9 +33,9 @@ def notices(
     trainings: list[dict[str, Any]],
     environment: list[Row],
     groups: list[Group],
-    cases: dict[str, Path],
+    datasets: list[Path],
 ) -> list[Notice]:
-    """The notices of a run, the gravest first. `cases` gives the cases.tsv of each model."""
+    """The notices of a run, the gravest first. `datasets` are the cases.tsv of all its datasets."""
     selected = config.get("study", {}).get("models") or unique(group.model for group in groups)
     models = {name: (config.get("models") or {}).get(name) or {} for name in selected}
     found = []
@@ -48,15 +48,15 @@ def notices(
                 "say anything about a GPU: a variant that pays there may cost time here, and the other way round.",
             )
         )
-    found += [_training(record) for record in trainings]
+    found += [_training(record, models.get(record["model"], {}).get("dataset")) for record in trainings]
     found += _weights(models)
-    found += [notice for table in unique(cases.values()) for notice in _cases(table)]
+    found += [notice for table in datasets for notice in _cases(table)]
     found += _datasets(uses_template(config))
     found += _gaps(groups)
     return found
 
 
-def _training(record: dict[str, Any]) -> Notice:
+def _training(record: dict[str, Any], drawn_from: str | None) -> Notice:
     seen = record["steps"] * record["batch"]
     losses = f"loss {numbers.number(record['loss_first'])} to {numbers.number(record['loss_last'])}"
     text = (
@@ -66,6 +66,11 @@ def _training(record: dict[str, Any]) -> Notice:
     )
     if record.get("note"):
         text += f" Trained on {record['note']}."
+    if record["dataset_name"] == drawn_from:
+        text += (
+            " The cases that are drawn are those that it was trained on: how near a sample comes to the true image "
+            "says nothing about other cases."
+        )
     if seen >= VOLUMES_BEFORE_A_PICTURE:
         return Notice("Weights trained in this run", text)
     return Notice(

@@ -166,7 +166,7 @@ class Page:
             "version": meddpm.__version__,
             "lede": content.lede(self.config, self.groups, [spread for spread in spreads if spread]),
             "colour_names": style.COLOUR_NAMES,
-            "notices": notices.notices(self.config, records, self.environment, self.groups, self.inputs.cases),
+            "notices": notices.notices(self.config, records, self.environment, self.groups, self.inputs.datasets),
             "cards": [content.card(rows.answer(group, self.quality), confidence) for group in self.groups],
             "sections": sections,
             "quality": content.quality_groups(self.quality),

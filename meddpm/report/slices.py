@@ -169,11 +169,16 @@ def draw(grid: Grid) -> Figure:
         for column, title in enumerate(titles):
             _name(axes[0, column], _wrapped(title), beside=lying)
         for line, (strip, plane) in enumerate(lines):
-            words = f"{style.shortened(strip.case, 14)}\nseed {strip.seed}\n" if plane == PLANES[0] else ""
+            words = f"{_tail(strip.case)}\nseed {strip.seed}\n" if plane == PLANES[0] else ""
             _name(axes[line, 0], words + plane, beside=not lying)
             for picture in strip.pictures:
                 _panel(axes[line, titles.index(picture.title)], picture, plane)
     return figure
+
+
+def _tail(case: str, width: int = 13) -> str:
+    """An id in the room there is: its end, which tells it from others."""
+    return case if len(case) <= width else f"\N{HORIZONTAL ELLIPSIS}{case[-width + 1 :]}"
 
 
 def _name(axes: Axes, words: str, beside: bool) -> None:

@@ -14,6 +14,7 @@ def run(
     run_config: Path | str,
     samples: Iterable[Path | str],
     cases: Mapping[str, Path | str],
+    datasets: Iterable[Path | str],
     training: Iterable[Path | str],
     page: Path | str,
     figures: Path | str,
@@ -26,6 +27,7 @@ def run(
         figures=Path(figures),
         samples=[Path(path) for path in samples],
         cases={model: Path(path) for model, path in cases.items()},
+        datasets=[Path(path) for path in datasets],
         training=[Path(path) for path in training],
         published=repository_root() / "results" / "published",
     )

@@ -51,10 +51,10 @@ def run(
         rows = manifest.read(cases)
         if not rows:
             raise UserError(f"{cases}: lists no case; a training needs one or more")
-        checkpoints = Checkpoints(place / "checkpoints" / _identity(job, how, cases), how.keep_checkpoints)
+        checkpoints = Checkpoints(place / "checkpoints" / _identity(job, how, rows), how.keep_checkpoints)
         with interrupt.noted() as asked:
             facts, result = _train(job, how, Path(cases), rows, checkpoints, asked, threads)
-            kept = place / "kept" / _digest(settings, cases) / Path(target).name
+            kept = place / "kept" / _digest(settings, rows) / Path(target).name
             for path in (kept, Path(target)):
                 weights.save(path, result.weights, facts)
             points = ({"step": number, "loss": f"{loss:.6f}"} for number, loss in enumerate(result.losses, 1))
@@ -122,7 +122,7 @@ def _train(
     return facts, result
 
 
-def _identity(job: Job, how: TrainConfig, cases: Path | str) -> str:
+def _identity(job: Job, how: TrainConfig, rows: list[manifest.CaseRow]) -> str:
     """Digest of what decides the course of the training, from its first step on: two runs share it or nothing."""
     fixed = dataclasses.replace(how, **{name: getattr(TrainConfig(), name) for name in NOT_OF_THE_RUN})
     if how.decay == "none":
@@ -132,11 +132,13 @@ def _identity(job: Job, how: TrainConfig, cases: Path | str) -> str:
     except CannotRun:
         kind = "none"
     values = {**job.values, "train": to_mapping(fixed), "kind": kind}
-    return _digest(json.dumps(values, sort_keys=True), cases)
+    return _digest(json.dumps(values, sort_keys=True), rows)
 
 
-def _digest(settings: str, cases: Path | str) -> str:
-    return provenance.text_digest(settings + Path(cases).read_text(encoding="utf-8"))
+def _digest(settings: str, rows: list[manifest.CaseRow]) -> str:
+    """Digest of the settings and of what the network is shown: where the cases came from is not in it."""
+    shown = [(row.id, row.image_sha256, row.label_sha256) for row in rows]
+    return provenance.text_digest(settings + json.dumps(shown))
 
 
 def _described(rows: list[manifest.CaseRow]) -> str:

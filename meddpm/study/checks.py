@@ -84,7 +84,10 @@ def _check_datasets(study: Study, root: Path) -> None:
 
 def _check_files(config: FilesConfig, where: str, root: Path) -> None:
     """The files are there, and the keys of the preparation agree with each other."""
-    path = root / Path(config.path).expanduser()
+    try:
+        path = root / from_files.place(config)
+    except UserError as error:
+        raise ConfigError(f"{where}.path: {error}") from None
     if not os.path.exists(path):
         raise ConfigError(f"{where}.path: {config.path} is not there; right would be a folder, or a .tsv of files")
     if os.path.isfile(path) and path.suffix.lower() != ".tsv":

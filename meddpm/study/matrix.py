@@ -106,9 +106,12 @@ class Study:
     def dataset_goal(self, dataset: str) -> Goal:
         """What the models of the study that use `dataset` ask of it; nothing where none does."""
         users = [self.models[name] for name in self.selection.models if dataset in self.models[name].datasets]
+        shown = [set(model.config.condition_labels) for model in users]
+        every = set().union(*shown)
         return Goal(
             size=users[0].config.size if users else None,
-            labels=tuple(sorted({label for model in users for label in model.config.condition_labels})),
+            labels=tuple(sorted(every)),
+            partly=tuple(sorted(label for label in every if not all(label in each for each in shown))),
             images=tuple(sorted({model.config.image_channels for model in users})),
             whole_head=any(model.knows_whole_heads for model in users),
         )

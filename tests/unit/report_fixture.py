@@ -70,6 +70,7 @@ def write_run(root: Path, run: Run | None = None) -> ReportInputs:
         figures=results / "figures",
         samples=write_samples(results / "samples", run),
         cases=dict.fromkeys(run.models, cases),
+        datasets=[cases],
         training=[write_training(results / "train", run, model) for model in run.models]
         if run.weights == "train"
         else [],
@@ -321,6 +322,7 @@ def write_training(folder: Path, run: Run, model: str) -> Path:
         "loss_last": losses[-1],
         "device_name": run.device_name,
         "dataset": "head: deformations of ICBM 152",
+        "dataset_name": "head",
     }
     target.write_text(json.dumps(record), encoding="utf-8")
     curve = "".join(f"{step},{loss:.6f}\n" for step, loss in enumerate(losses, 1))

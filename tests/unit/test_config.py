@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from meddpm.data import preparations
 from meddpm.model import build_model, weights
 from meddpm.study.loading import NOT_OF_THE_PRESET
 from meddpm.validation import validate
+from tests.unit.files_fixture import raw_brats, whole_heads
 
 ROOT = repository_root()
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
@@ -212,12 +214,19 @@ def test_a_dataset_of_files_keeps_the_keys_of_its_preparation_apart() -> None:
     assert (how.remap, how.fit, how.floor, how.derived_label) == ({4: 3, 3: 1}, "contain", 0.0, 4)
     values = json.loads(loaded.settings("prepare", dataset="icbm152"))
     assert settings.dataset_from_mapping(values["dataset_config"]) == dataset
-    assert values["goal"] == {"size": [56, 64, 56], "labels": [1, 2, 3, 4], "images": [1], "whole_head": False}
+    assert values["goal"] == {
+        "size": [56, 64, 56],
+        "labels": [1, 2, 3, 4],
+        "images": [1],
+        "partly": [],
+        "whole_head": False,
+    }
 
 
 FILES_FAULTS = [
     ({"path": "no/such/folder"}, "datasets.icbm152.path: no/such/folder is not there"),
     ({"path": str(ROOT / "README.md")}, "README.md is a file"),
+    ({"path": "~nobody-of-this-name/x"}, "datasets.icbm152.path: ~nobody-of-this-name/x: there is no such user"),
     ({"lesion_every": 2}, "datasets.icbm152.lesion_every: unknown key"),
     ({"layout": "brats2020"}, "datasets.icbm152.layout: .* did you mean brats2021 or brats2023"),
     ({"orientation": "RAR"}, "datasets.icbm152.orientation: RAR does not name three directions"),
@@ -234,6 +243,44 @@ def test_a_fault_in_a_dataset_of_files_is_one_line(keys: dict[str, Any], message
     with pytest.raises(ConfigError, match=message) as caught:
         study.load(of_files(**keys), ROOT)
     assert "\n" not in str(caught.value)
+
+
+def test_models_that_share_a_dataset_ask_of_it_together() -> None:
+    config = of_files()
+    config["models"]["part"] = {**config["models"]["demo"], "weights": "random", "condition_labels": [1, 9]}
+    config["study"]["models"] = ["demo", "part"]
+    goal = study.load(config, ROOT).dataset_goal("icbm152")
+    assert (goal.labels, goal.partly) == ((1, 2, 3, 4, 9), (2, 3, 4, 9))
+    config["models"]["head"] = {"preset": "whole_head_128", "dataset": "icbm152", "weights": "random"}
+    config["study"]["models"] = ["head"]
+    assert study.load(config, ROOT).dataset_goal("icbm152").whole_head
+    config["models"]["head"]["condition_labels"] = [1, 2, 3]
+    assert not study.load(config, ROOT).dataset_goal("icbm152").whole_head
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda data: None, r"datasets\.icbm152: .*has no case"),
+        (lambda data: whole_heads(data, 1), r"sample\.cases: 2 is more than the cases of datasets\.icbm152, 1"),
+        (lambda data: raw_brats(data, FOUR, ["A", "B"], 4), r"datasets\.icbm152: .*have 4 images .* the model draws 1"),
+    ],
+)
+def test_what_lies_in_a_dataset_of_files_is_looked_at_before_anything_runs(
+    tmp_path: Path, make: Callable[[Path], Any], message: str
+) -> None:
+    make(tmp_path)
+    loaded = study.load(of_files(path=str(tmp_path)), ROOT)
+    with pytest.raises(ConfigError, match=message) as caught:
+        study.check_sources(loaded)
+    assert "\n" not in str(caught.value)
+
+
+FOUR = {name: name for name in ("t1", "t1ce", "t2", "flair", "seg")}
+
+
+def test_a_dataset_of_files_with_enough_cases_passes(tmp_path: Path) -> None:
+    study.check_sources(study.load(of_files(path=str(whole_heads(tmp_path, 2))), ROOT))
 
 
 def test_a_dataset_of_files_needs_a_path() -> None:

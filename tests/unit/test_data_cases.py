@@ -343,6 +343,11 @@ def test_a_label_that_the_model_is_not_shown_is_said():
     assert cases.build(examined(), PLAIN, Goal(labels=(1, 2))).warnings == []
 
 
+def test_a_label_that_one_of_several_models_is_not_shown_is_said():
+    warnings = cases.build(examined(), PLAIN, Goal(labels=(1, 2), partly=(2,))).warnings
+    assert said(warnings, "label 2", "is background to one of the models")
+
+
 def test_a_map_of_which_the_model_sees_nothing_is_refused():
     with pytest.raises(UserError, match=r"has labels 2, and the model is shown 41, 77: .* `remap`"):
         cases.build(examined(), PLAIN, Goal(labels=(41, 77)))

@@ -333,3 +333,19 @@ def test_kept_are_the_voxels_in_the_box(how, size, expected):
     grid = grids.target_grid((9, 6, 4), np.eye(4), PreparationConfig(**how), size)
     kept = grids.kept((9, 6, 4), np.eye(4), grid)
     assert [(part.start, part.stop) for part in kept] == expected
+
+
+@pytest.mark.parametrize("codes", ["LPS", "PIR", "ASL", "SRA"])
+def test_a_file_of_permuted_axes_gets_what_one_of_straight_axes_gets(codes):
+    """Noise brought back to thick slices is smoothed across the slices, however the file has its axes."""
+    noise = np.random.default_rng(0).normal(size=(20, 22, 25)).astype(np.float32)
+    prepared = np.diag([1.5, 1.7, 1.2, 1.0])
+    shape, straight = (30, 37, 10), np.diag([1.0, 1.0, 3.0, 1.0])
+    expected = grids.back(noise, prepared, shape, straight)
+    turn = nibabel.orientations.ornt_transform(
+        nibabel.orientations.io_orientation(straight), nibabel.orientations.axcodes2ornt(codes)
+    )
+    affine = straight @ nibabel.orientations.inv_ornt_aff(turn, shape)
+    turned_shape = nibabel.orientations.apply_orientation(np.zeros(shape), turn).shape
+    result = grids.back(noise, prepared, turned_shape, affine)
+    np.testing.assert_allclose(result, nibabel.orientations.apply_orientation(expected, turn), atol=1e-5)

@@ -272,3 +272,49 @@ def test_a_fingerprint_tells_datasets_apart(tmp_path):
     seen.append(from_files.fingerprint(row))
     assert len(set(seen)) >= 4
     assert from_files.fingerprint(settings(tmp_path / "nothing")) == ""
+
+
+def test_a_list_that_is_edited_is_another_dataset(tmp_path):
+    data = whole_heads(tmp_path, 2)
+    table = tmp_path / "cases.tsv"
+    lines = ["id\tlabel\tt1", "a\tmask/sample_0.nii.gz\timage/sample_0.nii.gz"]
+    lines.append("b\tmask/sample_1.nii.gz\timage/sample_1.nii.gz")
+    edits = [
+        lines,
+        [
+            lines[0],
+            lines[1].replace("mask/sample_0", "mask/sample_1"),
+            lines[2].replace("mask/sample_1", "mask/sample_0"),
+        ],
+        [lines[0], lines[1].replace("a\t", "c\t"), lines[2]],
+        [lines[0].replace("t1", "t2"), *lines[1:]],
+        [*lines, "d\tmask/no.nii.gz\timage/no.nii.gz"],
+        lines[:2],
+    ]
+    seen = set()
+    for edit in edits:
+        table.write_text("\n".join(edit), encoding="utf-8")
+        seen.add(from_files.fingerprint(settings(table)))
+    assert len(seen) == len(edits)
+    assert data.is_dir()
+
+
+def test_what_is_left_of_a_case_that_is_gone_is_removed(tmp_path):
+    data, out = whole_heads(tmp_path / "data"), tmp_path / "out"
+    prepare(settings(data), HEADS, out)
+    (out / f".{2**22 + 1}.sample_0_image.nii.gz").write_bytes(b"of a job that was killed")
+    for kind in ("mask", "image"):
+        (data / kind / "sample_2.nii.gz").unlink()
+    (data / "image" / "sample_1.nii.gz").write_bytes(b"")
+    prepare(settings(data, on_bad_case="skip"), HEADS, out)
+    names = {"cases.tsv", "dataset.json", "sample_0_image.nii.gz", "sample_0_label.nii.gz", "sample_0_case.json"}
+    assert {path.name for path in out.iterdir()} == names
+
+
+def test_what_is_said_of_the_whole_dataset_is_kept(tmp_path):
+    data = whole_heads(tmp_path / "data", 2)
+    (data / "image" / "sample_1.nii.gz").unlink()
+    table = prepare(settings(data), dataclasses.replace(HEADS, labels=(1, 2, 7)), tmp_path / "out")
+    warnings = manifest.warnings(table)
+    assert any("1 of 2 cases have no image" in warning for warning in warnings)
+    assert any("no case has the label 7 that the model is shown" in warning for warning in warnings)

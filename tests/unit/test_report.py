@@ -1,6 +1,7 @@
 """The page: self-contained, escaped, honest about what did not run, and with the answer that the tables give."""
 
 import dataclasses
+import json
 import re
 import subprocess
 import sys
@@ -209,6 +210,16 @@ def test_notices_of_a_cpu_run_with_weights_hardly_trained(made):
     assert "Of 5 rows in the tables 1 has no time (unsupported)" in text
 
 
+def test_a_training_on_the_cases_that_are_drawn_says_so(tmp_path, undrawn):
+    inputs = write_run(tmp_path)
+    words = "The cases that are drawn are those that it was trained on"
+    assert words in build(tmp_path, inputs).text
+    for record in inputs.training:
+        other = json.loads(record.read_text(encoding="utf-8")) | {"dataset_name": "another"}
+        record.write_text(json.dumps(other), encoding="utf-8")
+    assert words not in build(tmp_path, inputs).text
+
+
 def test_long_training_is_not_called_little(tmp_path, undrawn):
     inputs = write_run(tmp_path, Run(training_steps=15_000))
     text = build(tmp_path, inputs).text
@@ -228,7 +239,7 @@ def test_notices_of_a_gpu_run_with_random_weights(tmp_path, undrawn):
 def test_cases_that_were_refused_or_have_warnings_are_told(tmp_path, undrawn):
     inputs = write_run(tmp_path)
     assert "Cases to look at" not in build(tmp_path, inputs).text
-    (table,) = set(inputs.cases.values())
+    (table,) = inputs.datasets
     first, second = manifest.read(table)
     doubtful = dataclasses.replace(first, warnings=("label 1 is small",))
     refused = manifest.CaseRow("third", status=manifest.REFUSED, reason="mask/third.nii.gz: is empty")

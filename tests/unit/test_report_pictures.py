@@ -206,3 +206,9 @@ def test_names_are_no_mathematics(tmp_path):
     assert svg == tmp_path / "timing+..-a-b.svg"
     assert png.read_bytes().startswith(b"\x89PNG")
     assert "<b>" not in svg.read_text(encoding="utf-8")
+
+
+def test_ids_that_begin_alike_are_told_apart():
+    assert slices._tail("sample_0") == "sample_0"
+    assert slices._tail("BraTS2021_00001") != slices._tail("BraTS2021_00002")
+    assert len(slices._tail("BraTS-GLI-00001-000")) == 13

@@ -24,7 +24,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from meddpm import interrupt, provenance, study, variants
+from meddpm import interrupt, study, variants
 from meddpm.config import ModelConfig, TrainConfig, UserError, repository_root
 from meddpm.data import manifest, volumes
 from meddpm.data.volumes import Case
@@ -134,7 +134,7 @@ def in_order(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def identity(cases: Path, text: str) -> str:
     """The name of the folder of a training's checkpoints."""
     job = Job.parse("train", text)
-    return train._identity(job, job.get("train", TrainConfig), cases)
+    return train._identity(job, job.get("train", TrainConfig), manifest.read(cases))
 
 
 def half_written(folder: Path) -> list[Path]:
@@ -745,12 +745,21 @@ def test_a_checkpoint_on_a_full_device_ends_the_training_in_a_line(
     assert_same_end(tmp_path, unbroken)
 
 
+def test_a_run_is_known_by_what_its_cases_are_not_by_where_they_came_from(tmp_path: Path, cases: Path) -> None:
+    rows = manifest.read(cases)
+    elsewhere = [dataclasses.replace(row, files={"label": "x"}, changes=("moved",), warnings=("look",)) for row in rows]
+    other = [dataclasses.replace(rows[0], label_sha256="0" * 64), *rows[1:]]
+    digests = [train._digest(settings(), each) for each in (rows, elsewhere, other, rows[::-1])]
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+
+
 @pytest.mark.parametrize("file", ["kept", "weights", "loss.csv"])
 def test_an_end_on_a_full_device_is_a_line_and_can_be_made_up(
     tmp_path: Path, cases: Path, unbroken: Path, file: str
 ) -> None:
     text = settings()
-    kept = tmp_path / "kept" / provenance.text_digest(text + cases.read_text()) / "weights.safetensors"
+    kept = tmp_path / "kept" / train._digest(text, manifest.read(cases)) / "weights.safetensors"
     target = {"kept": kept, "weights": tmp_path / "weights.safetensors", "loss.csv": tmp_path / "loss.csv"}[file]
     full_device(target)
     failed(tmp_path, cases, text, *FULL_DISK)
