@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 import meddpm
 from meddpm import files, tables
 from meddpm.config import EvaluateConfig, ReportConfig
-from meddpm.report import ReportInputs, content, figures, notices, numbers, rows, slices, style, templates
+from meddpm.report import content, figures, notices, numbers, rows, slices, style, templates
+from meddpm.report.inputs import ReportInputs
 from meddpm.status import OK
 from meddpm.tables import Row
 
@@ -216,7 +217,10 @@ def _breakable(name: str) -> Markup:
 
 
 def build(inputs: ReportInputs, settings: ReportConfig, target_dir: Path) -> Path:
-    """Write the page and its figures; see `meddpm.report.build`."""
+    """Write `target_dir`/index.html, and each figure as SVG and PNG to `inputs.figures`. Returns the page's path.
+
+    Raises OSError where a table or the configuration is missing.
+    """
     environment = templates.environment()
     environment.filters |= {
         "number": numbers.number,

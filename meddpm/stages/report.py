@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from meddpm import report
 from meddpm.config import ReportConfig, repository_root
+from meddpm.report.inputs import ReportInputs
+from meddpm.report.page import build
 from meddpm.stages.job import Job
 
 
@@ -21,7 +22,7 @@ def run(
 ) -> None:
     """Write `page` (index.html) and the folder `figures`. `tables` and `cases` give the files by table and by model."""
     job = Job.parse("report", settings)
-    inputs = report.ReportInputs(
+    inputs = ReportInputs(
         **{name: Path(path) for name, path in tables.items()},
         run_config=Path(run_config),
         figures=Path(figures),
@@ -31,4 +32,4 @@ def run(
         training=[Path(path) for path in training],
         published=repository_root() / "results" / "published",
     )
-    report.build(inputs, job.get("report", ReportConfig), Path(page).parent)
+    build(inputs, job.get("report", ReportConfig), Path(page).parent)

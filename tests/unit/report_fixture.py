@@ -11,7 +11,7 @@ import yaml
 from meddpm import tables
 from meddpm.data import manifest, volumes
 from meddpm.data.volumes import Case
-from meddpm.report import ReportInputs
+from meddpm.report.inputs import ReportInputs
 
 # ms a step; fp32 takes 200 ms in the first job and 1 ms more in each job after it.
 STEP_MS = {"fp32": 200.0, "tf32": 91.0, "tf32_channels_last": 125.5, "bf16_compiled": 29.7}

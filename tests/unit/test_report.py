@@ -12,10 +12,11 @@ from urllib.parse import unquote
 import pytest
 from matplotlib.figure import Figure
 
-from meddpm import report, tables
+from meddpm import tables
 from meddpm.config import ReportConfig, repository_root
 from meddpm.data import manifest
-from meddpm.report import slices, style
+from meddpm.report import page, slices, style
+from meddpm.report.inputs import ReportInputs
 from tests.unit.report_fixture import UNSUPPORTED, Run, replaced, timing_rows, write_run
 
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -50,8 +51,8 @@ class Document(HTMLParser):
         return re.search(rf'<section id="{name}".*?</section>', self.source, re.DOTALL).group()
 
 
-def build(root: Path, inputs: report.ReportInputs, **settings: object) -> Document:
-    return Document(report.build(inputs, ReportConfig(**settings), root / "results" / "report"))
+def build(root: Path, inputs: ReportInputs, **settings: object) -> Document:
+    return Document(page.build(inputs, ReportConfig(**settings), root / "results" / "report"))
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def lies_on_the_grid_of(checkout: Checkout, name: str, mask: Path, channels: int
 def files(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """Four layouts with values of our own, each drawn from."""
     checkout = Checkout(tmp_path_factory.mktemp("files") / "with spaces")
-    data = checkout.root / "my data"
+    data = checkout.root / "my {data} <x>"
     whole_heads(data / "heads", 2)
     raw_brats(data / "raw", NAMES_2021, ["BraTS2021_00001", "BraTS2021_00002"], enhancing=4)
     raw_brats(data / "later", NAMES_2023, ["BraTS-GLI-00001-000"], enhancing=3, joint="-")
@@ -92,10 +92,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     write_study(
         checkout,
         {
-            "heads": (WHOLE_HEAD, {"path": "my data/heads"}),
-            "raw": (BRATS, {"path": "my data/raw"}),
-            "later": (BRATS, {"path": "my data/later"}),
-            "bids": (WHOLE_HEAD, {"path": "my data/bids"}),
+            "heads": (WHOLE_HEAD, {"path": "my {data} <x>/heads"}),
+            "raw": (BRATS, {"path": "my {data} <x>/raw"}),
+            "later": (BRATS, {"path": "my {data} <x>/later"}),
+            "bids": (WHOLE_HEAD, {"path": "my {data} <x>/bids"}),
         },
     )
     run(checkout, "heads", "raw", "later", "bids")
@@ -112,7 +112,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     ],
 )
 def test_a_layout_is_prepared_and_drawn_from(files: Checkout, name: str, mask: str, channels: int) -> None:
-    lies_on_the_grid_of(files, name, files.root / "my data" / mask, channels)
+    lies_on_the_grid_of(files, name, files.root / "my {data} <x>" / mask, channels)
     row = manifest.read(files.root / f"results/data/{name}/cases.tsv")[0]
     assert (row.original_shape, row.shape) == (SHAPE, (16, 16, 16) if channels == 1 else (24, 24, 16))
     assert row.id in (files.root / f"results/data/{name}/qc.html").read_text(encoding="utf-8")
@@ -130,8 +130,8 @@ def test_nothing_is_done_twice_and_a_new_case_is_prepared_alone(files: Checkout)
     out = files.root / "results/data/heads"
     times = {path.name: path.stat().st_mtime_ns for path in out.glob("*.nii.gz")}
     image, label = head(5)
-    save(files.root / "my data/heads/mask/sample_5.nii.gz", label)
-    save(files.root / "my data/heads/image/sample_5.nii.gz", image)
+    save(files.root / "my {data} <x>/heads/mask/sample_5.nii.gz", label)
+    save(files.root / "my {data} <x>/heads/image/sample_5.nii.gz", image)
     assert planned(files, *everything) == {"prepare": 1, "data_qc": 1, "sample": 1}
     run(files, *everything)
     assert {name: (out / name).stat().st_mtime_ns for name in times} == times
@@ -140,14 +140,14 @@ def test_nothing_is_done_twice_and_a_new_case_is_prepared_alone(files: Checkout)
 
 
 def test_a_bad_case_is_one_line_and_can_be_left_out(files: Checkout) -> None:
-    data = files.root / "my data"
+    data = files.root / "my {data} <x>"
     shutil.copytree(data / "heads", data / "bad")
     whole = (data / "bad/image/sample_1.nii.gz").read_bytes()
     (data / "bad/image/sample_1.nii.gz").write_bytes(whole[: len(whole) // 2])
     os.symlink("nowhere", data / "bad" / "mask" / "sample_9.nii.gz")
     before = (files.root / "files.yaml").read_text(encoding="utf-8")
     try:
-        write_study(files, {"bad": (WHOLE_HEAD, {"path": "my data/bad"})})
+        write_study(files, {"bad": (WHOLE_HEAD, {"path": "my {data} <x>/bad"})})
         result = files.snakemake(*targets("bad"), configfile="files.yaml")
         told = result.stdout + result.stderr
         assert result.returncode != 0
@@ -155,7 +155,7 @@ def test_a_bad_case_is_one_line_and_can_be_left_out(files: Checkout) -> None:
         assert "2 of 4 cases cannot be used" in told
         assert "sample_1.nii.gz" in told
         assert "sample_9.nii.gz" in told
-        write_study(files, {"bad": (WHOLE_HEAD, {"path": "my data/bad", "on_bad_case": "skip"})})
+        write_study(files, {"bad": (WHOLE_HEAD, {"path": "my {data} <x>/bad", "on_bad_case": "skip"})})
         run(files, "bad")
         page = (files.root / "results/data/bad/qc.html").read_text(encoding="utf-8")
         assert "sample_9" in page
@@ -164,18 +164,31 @@ def test_a_bad_case_is_one_line_and_can_be_left_out(files: Checkout) -> None:
         (files.root / "files.yaml").write_text(before, encoding="utf-8")
 
 
-def test_a_dataset_without_a_case_is_one_line(files: Checkout) -> None:
-    (files.root / "my data/empty").mkdir()
+def test_a_dataset_without_a_case_is_one_line_before_anything_runs(files: Checkout) -> None:
+    (files.root / "my {data} <x>/empty").mkdir()
     before = (files.root / "files.yaml").read_text(encoding="utf-8")
     try:
-        write_study(files, {"empty": (WHOLE_HEAD, {"path": "my data/empty"})})
+        write_study(files, {"empty": (WHOLE_HEAD, {"path": "my {data} <x>/empty"})})
         result = files.snakemake(*targets("empty"), configfile="files.yaml")
     finally:
         (files.root / "files.yaml").write_text(before, encoding="utf-8")
-    told = result.stdout + result.stderr
+    told = (result.stdout + result.stderr).strip().splitlines()
     assert result.returncode != 0
-    assert "Traceback" not in told
-    assert "my data/empty" in told
+    assert "datasets.empty: my {data} <x>/empty: has no case" in told[-1]
+    assert not any("Traceback" in line for line in told)
+
+
+def test_a_file_that_is_replaced_by_an_older_one_is_seen(files: Checkout) -> None:
+    image = files.root / "my {data} <x>/heads/image/sample_0.nii.gz"
+    before, times = image.read_bytes(), image.stat()
+    try:
+        save(image, head(8)[0])
+        os.utime(image, (1e9, 1e9))
+        assert planned(files, "heads") == {"prepare": 1, "data_qc": 1, "sample": 1}
+    finally:
+        image.write_bytes(before)
+        os.utime(image, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert planned(files, "heads") == {}
 
 
 def test_the_published_layouts_are_prepared_and_drawn_from(tmp_path: Path) -> None:

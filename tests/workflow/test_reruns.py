@@ -55,7 +55,9 @@ EDITS = {
     ),
     "a metric": ("meddpm/quality/metrics.py", "import numpy", "NEW = 1\nimport numpy", QUALITY | PAGE),
     "a plot": ("meddpm/report/figures.py", "import math", "NEW = 1\nimport math", PAGE),
-    "the page's template": ("meddpm/report/page.html.j2", "<main", "<main ", PAGE),
+    # Templates and style sheets belong to the package, and both pages are in it.
+    "the page's template": ("meddpm/report/page.html.j2", "<main", "<main ", PAGE | {"data_qc": 1}),
+    "the page of the cases": ("meddpm/report/cases_page.py", "TIMES = ", "NEW = 1\nTIMES = ", {"data_qc": 1}),
     "the title of the report": ("tiny.yaml", "A tiny study", "A small study", CONFIG | PAGE),
     "a setting of the bench": (
         "tiny.yaml",
@@ -89,7 +91,13 @@ EDITS = {
         "meddpm/data/icbm152.py",
         "import numpy",
         "NEW = 1\nimport numpy",
-        {"prepare": 1, "train": 1} | SAMPLE | QUALITY | PAGE,
+        {"prepare": 1, "data_qc": 1, "train": 1} | SAMPLE | QUALITY | PAGE,
+    ),
+    "a layout of files": (
+        "meddpm/data/layouts/table.py",
+        "import re",
+        "NEW = 1\nimport re",
+        {"prepare": 1, "data_qc": 1, "train": 1} | SAMPLE | QUALITY | PAGE,
     ),
 }
 

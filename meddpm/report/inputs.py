@@ -1,0 +1,28 @@
+"""What the page is made of."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ReportInputs:
+    """The files that the page is made of. Nothing else is read.
+
+    `timing`, `kernels`, `quality` and `environment` are published tables, `run_config` the merged configuration.
+    `samples` are the samples.csv of the cells, under <model>/<gpu>/<variant>/<solver>/; `cases` gives each model's
+    cases.tsv, `datasets` those of all datasets. `training` are training.json files, each with its loss.csv beside it.
+    `published` is the folder of earlier GPU results, one folder a GPU, or None. `figures` is the folder that the
+    figures are written to.
+    """
+
+    timing: Path
+    kernels: Path
+    quality: Path
+    environment: Path
+    run_config: Path
+    figures: Path
+    samples: list[Path] = field(default_factory=list)
+    cases: dict[str, Path] = field(default_factory=dict)
+    datasets: list[Path] = field(default_factory=list)
+    training: list[Path] = field(default_factory=list)
+    published: Path | None = None
