@@ -11,7 +11,7 @@ from meddpm.config import FilesConfig, UserError
 from meddpm.data import cases, from_files, load_case, manifest
 from meddpm.data.preparing import check, prepare
 from meddpm.data.tasks import Goal
-from tests.unit.files_fixture import AFFINE, SHAPE, head, save, whole_heads
+from tests.unit.files_fixture import AFFINE, SHAPE, head, raw_brats, save, whole_heads
 
 HEADS = Goal(SHAPE, (1, 2), (1,), whole_head=True)
 
@@ -318,3 +318,33 @@ def test_what_is_said_of_the_whole_dataset_is_kept(tmp_path):
     warnings = manifest.warnings(table)
     assert any("1 of 2 cases have no image" in warning for warning in warnings)
     assert any("no case has the label 7 that the model is shown" in warning for warning in warnings)
+
+
+NAMES_2021 = {name: name for name in ("t1", "t1ce", "t2", "flair", "seg")}
+NAMES_2023 = {"t1": "t1n", "t1ce": "t1c", "t2": "t2w", "flair": "t2f", "seg": "seg"}
+
+
+def test_both_years_of_brats_end_at_the_same_case(tmp_path):
+    """The enhancing tumour is 4 in the files of one, 3 in those of the other, and 3 to the model."""
+    earlier = raw_brats(tmp_path / "2021", NAMES_2021, ["BraTS2021_00001"], enhancing=4)
+    later = raw_brats(tmp_path / "2023", NAMES_2023, ["BraTS-GLI-00001-000"], enhancing=3, joint="-")
+    goal = Goal((24, 24, 16), (1, 2, 3, 4), (4,))
+    cases_of = []
+    for data in (earlier, later):
+        table = prepare(settings(data), goal, tmp_path / f"out-{data.name}")
+        (row,) = manifest.read(table)
+        assert set(row.label_volumes_ml) == {1, 2, 3, 4}
+        assert any("label 4 (rest of the brain) derived from" in change for change in row.changes)
+        cases_of.append(load_case(table, row))
+    np.testing.assert_array_equal(cases_of[0].label, cases_of[1].label)
+    np.testing.assert_array_equal(cases_of[0].image, cases_of[1].image)
+
+
+def test_bids_derivatives_are_prepared(tmp_path):
+    for case in ("01", "02"):
+        image, label = head(int(case))
+        save(tmp_path / "data" / f"sub-{case}" / "anat" / f"sub-{case}_T1w.nii.gz", image)
+        save(tmp_path / "data" / f"sub-{case}" / "anat" / f"sub-{case}_dseg.nii.gz", label)
+    rows = manifest.read(prepare(settings(tmp_path / "data"), Goal((16, 16, 16), (1, 2), (1,)), tmp_path / "out"))
+    assert [row.id for row in rows] == ["sub-01", "sub-02"]
+    assert rows[0].files == {"label": "sub-01/anat/sub-01_dseg.nii.gz", "T1w": "sub-01/anat/sub-01_T1w.nii.gz"}
