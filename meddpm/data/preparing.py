@@ -25,10 +25,10 @@ IMAGE, LABEL, RECORD = "_image.nii.gz", "_label.nii.gz", "_case.json"
 def prepare(settings: DatasetConfig, goal: Goal, target_dir: Path | str, workers: int = 1, code: str = "") -> Path:
     """Make the dataset for `goal` in `target_dir`; return the path of its table, cases.tsv.
 
-    Each case leaves <id>_image.nii.gz (float32 in [-1, 1]), unless it has
-    a label map alone, <id>_label.nii.gz (uint8), and <id>_case.json with its row and the digest of all that decided it,
-    `code` too: a case that is there already is not made again. The table comes last, and one of an earlier run goes
-    first: where there is a table, its cases are whole. `workers` cases are made at once, which changes no value.
+    Each case leaves <id>_image.nii.gz (float32 in [-1, 1]), unless it has a label map alone, <id>_label.nii.gz (uint8),
+    and <id>_case.json with its row and the digest of all that decided it, `code` too: a case that is there already is
+    not made again. The table comes last, and one of an earlier run goes first: where there is a table, its cases are
+    whole. `workers` cases are made at once, which changes no value.
 
     A case that cannot be used is a row with its reason. Raises UserError where there is no dataset, a setting is out of
     range, a case cannot be used and `settings.on_bad_case` is stop, or none can be used; then the rows of all cases are
