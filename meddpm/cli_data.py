@@ -45,20 +45,25 @@ def check(
         if beside:
             raise UserError(f"{beside[0]}: has no use beside --configfile, whose rows say it; leave it out")
         settings, goal, asked = _of_study(configfile, dataset)
+    elif dataset:
+        raise UserError("--dataset: has no use without --configfile, which has its row")
     elif path:
         taken = tuple(images.split(",")) if images else None
         settings = FilesConfig(str(path), layout=layout or "auto", images=taken, preparation=preparation)
         goal, asked = _of_model(settings, model)
     else:
         raise UserError("data check: nothing to look at; give a PATH, or --configfile and --dataset")
+    if table is not None and (os.path.lexists(table) or not table.parent.is_dir()):
+        what = "is there already" if os.path.lexists(table) else "is in no folder that is there"
+        raise UserError(f"--table: {table} {what}; name another file")
     with show_progress():
         found, rows = preparing.check(settings, goal, workers)
-    if table:
+    print_cases(found.layout, Path(found.path), rows, found.warnings, _in_words(goal, asked))
+    if table is not None:
         try:
             manifest.write(table, rows)
-        except OSError as error:
-            raise UserError(f"--table: {table} cannot be written ({error.strerror})") from None
-    print_cases(found.layout, Path(found.path), rows, found.warnings, _in_words(goal, asked))
+        except (OSError, ValueError) as error:
+            raise UserError(f"--table: {table} cannot be written ({error})") from None
     if any(row.status != manifest.OK for row in rows):
         raise typer.Exit(1)
 
@@ -75,9 +80,9 @@ def _of_model(settings: FilesConfig, model: str | None) -> tuple[Goal, str]:
         preset = preparations.preset_of(settings, from_files.find(settings).layout)
         model = preparations.MODEL.get(preset)
     if model is None:
-        return Goal(), ""
+        return Goal(), "--model names one"
     config = presets.PRESETS[model]
-    goal = Goal(config.size, config.condition_labels, (config.image_channels,), whole_head=model == presets.WHOLE_HEAD)
+    goal = Goal(config.size, config.condition_labels, config.image_channels, whole_head=model == presets.WHOLE_HEAD)
     return goal, f"the model preset {model}"
 
 
@@ -95,15 +100,19 @@ def _of_study(configfile: Path, dataset: str | None) -> tuple[FilesConfig, Goal,
             f"{', '.join(of_files) or 'it has none'}"
         )
     users = [name for name in loaded.selection.models if dataset in loaded.models[name].datasets]
-    return loaded.datasets[dataset], loaded.dataset_goal(dataset), f"the study's {', '.join(users)}" if users else ""
+    return (
+        loaded.datasets[dataset],
+        loaded.dataset_goal(dataset),
+        f"the study's {', '.join(users)}" if users else "none of the study's uses it",
+    )
 
 
 def _in_words(goal: Goal, asked: str) -> str:
     """What the cases are held against."""
     if goal.size is None:
-        return "for no model, so on their own grids with any labels; --model names one"
+        return f"for no model, so on their own grids with any labels; {asked}"
     size, labels = "x".join(map(str, goal.size)), ", ".join(map(str, goal.labels))
-    return f"for {asked}: {size} voxels, labels {labels}, images: {' or '.join(map(str, goal.images))}"
+    return f"for {asked}: {size} voxels, labels {labels}, images: {goal.images}"
 
 
 def _known(option: str, name: str | None, names: Iterable[str]) -> None:

@@ -13,11 +13,13 @@ from meddpm.config import UserError
 
 Item = TypeVar("Item")
 
-# What a full disk, a read-only one, missing permissions and a folder in a file's place say: the user's to mend.
+# What a full disk, a read-only or failing one, missing permissions and a folder in a file's place say: the user's to
+# mend.
 REFUSED = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
     *(errno.EROFS, errno.EACCES, errno.EPERM),
-    *(errno.EISDIR, errno.ENOTDIR, errno.EEXIST),
+    *(errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP),
+    *(errno.EIO, errno.ESTALE, errno.ETIMEDOUT),
 }
 
 logger = logging.getLogger("meddpm")
@@ -34,6 +36,7 @@ def setup(path: Path | str | None = None) -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logger.setLevel(logging.INFO)
     logging.captureWarnings(True)
+    logging.raiseExceptions = False  # a full disk must not print a traceback for each line of the log
 
 
 @contextmanager

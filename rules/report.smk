@@ -12,7 +12,8 @@ rule run_config:
     conda:
         "../envs/run.yaml"
     params:
-        config=json.dumps(with_text_keys(config), sort_keys=True),
+        # A function: Snakemake would read braces in a plain text as wildcards.
+        config=lambda wildcards: json.dumps(with_text_keys(config), sort_keys=True),
     script:
         "../workflow_scripts/run_config.py"
 

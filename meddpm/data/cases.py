@@ -54,9 +54,10 @@ def build(examined: "Examined", how: PreparationConfig, goal: Goal) -> Built:
     _require_label(examined, label, how, goal.whole_head)
     warnings += _not_shown(examined, label, goal)
     if goal.whole_head:
-        warnings += _odd_head(label, examined.affine)
+        warnings += _odd_head(label == HEAD_LABEL, examined.affine)
     grid = grids.target_grid(label.shape, examined.affine, how, goal.size)
-    fitted = _fitted_label(examined, label, grid, how, warnings)
+    required = _required(how, goal.whole_head)
+    fitted = _fitted_label(examined, label, grid, required, warnings)
     changes += _fit_words(label.shape, examined.affine, grid)
     fitted_images = [_fitted_image(examined, image, grid, how) for image in images]
     channels = [
@@ -136,7 +137,7 @@ def _require_label(examined: "Examined", label: np.ndarray, how: PreparationConf
     file = _file(examined, "label")
     if not label.any():
         raise UserError(f"{file}: every voxel is 0; label something or leave the case out.")
-    value = HEAD_LABEL if whole_head and how.required_label is None else how.required_label
+    value = _required(how, whole_head)
     if value is None or (label == value).any():
         return
     kind = "head" if whole_head else "brain"
@@ -144,6 +145,11 @@ def _require_label(examined: "Examined", label: np.ndarray, how: PreparationConf
     drawn = how.derive != "none" and how.derived_label == value
     mend = "label it in the map" if drawn else draw
     raise UserError(f"{file}: has no label {value} ({kind}); rename a label with `remap`, or {mend}.")
+
+
+def _required(how: PreparationConfig, whole_head: bool) -> int | None:
+    """The label that a case must have; None: any."""
+    return HEAD_LABEL if whole_head and how.required_label is None else how.required_label
 
 
 def _not_shown(examined: "Examined", label: np.ndarray, goal: Goal) -> list[str]:
@@ -165,8 +171,8 @@ def _not_shown(examined: "Examined", label: np.ndarray, goal: Goal) -> list[str]
     ]
 
 
-def _odd_head(label: np.ndarray, affine: np.ndarray) -> list[str]:
-    litres = _millilitres(label > 0, affine) / 1000
+def _odd_head(head: np.ndarray, affine: np.ndarray) -> list[str]:
+    litres = _millilitres(head, affine) / 1000
     low, high = LITRES["head"]
     if low <= litres <= high:
         return []
@@ -174,13 +180,13 @@ def _odd_head(label: np.ndarray, affine: np.ndarray) -> list[str]:
     size = "no head" if litres < LITRES["brain"][0] else size
     held = f"{litres:.1f} L" if litres >= LITRES["brain"][0] else _ml(1000 * litres)
     return [
-        f"the labels hold {held}: {size} (about 3.8 L). Published whole-head weights expect label 1 to be the whole "
-        "head, scalp and skull included, and make nonsense of other masks"
+        f"label {HEAD_LABEL} holds {held}: {size} (about 3.8 L). To published whole-head weights it is the whole head, "
+        "scalp and skull included, and they make nonsense of other masks"
     ]
 
 
 def _fitted_label(
-    examined: "Examined", label: np.ndarray, grid: grids.Grid, how: PreparationConfig, warnings: list[str]
+    examined: "Examined", label: np.ndarray, grid: grids.Grid, required: int | None, warnings: list[str]
 ) -> np.ndarray:
     """The label map on `grid`; what the fit takes from it becomes a warning, or the end where it takes all."""
     affine = examined.affine
@@ -188,9 +194,9 @@ def _fitted_label(
     inside = np.bincount(label[grids.kept(label.shape, affine, grid)].ravel(), minlength=256)
     fitted = grids.label_onto(label, affine, grid)
     after = np.bincount(fitted.ravel(), minlength=256)
-    needed = np.arange(1, 256) if how.required_label is None else how.required_label
+    needed = np.arange(1, 256) if required is None else required
     if not after[needed].any():
-        what = "no label is left" if how.required_label is None else f"label {how.required_label} is not left"
+        what = "no label is left" if required is None else f"label {required} is not left"
         raise UserError(
             f"{_file(examined, 'label')}: {what} in the {by(grid.shape)} voxels of the model; "
             "set another `fit` or leave the case out."

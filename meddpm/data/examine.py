@@ -12,6 +12,7 @@ from meddpm.config import PreparationConfig, UserError
 from meddpm.data import grids, manifest, volumes
 from meddpm.data.conditions import LARGEST_SOURCE, remap
 from meddpm.data.layouts import CaseFiles
+from meddpm.data.layouts.names import shown
 from meddpm.data.nifti import by, corners_apart
 
 # How far a label may be from an integer, as scaling and float32 leave it.
@@ -217,4 +218,4 @@ def _named(labels: list[int], volumes_ml: dict[int, float]) -> str:
 
 
 def _name(path: Path, root: Path) -> str:
-    return Path(relpath(path, root)).as_posix()
+    return shown(Path(relpath(path, root)).as_posix())

@@ -9,7 +9,7 @@ from pathlib import Path
 from meddpm.config import DatasetConfig, FilesConfig, PreparationConfig, UserError, to_mapping
 from meddpm.data import layouts, preparations
 from meddpm.data.layouts import CaseFiles
-from meddpm.data.layouts.names import shown
+from meddpm.data.layouts.names import counted, shown
 from meddpm.data.tasks import Goal, Made, Task, Tasks
 from meddpm.files import sha256
 from meddpm.provenance import text_digest
@@ -39,7 +39,7 @@ def paths(cases: list[CaseFiles]) -> list[Path]:
 
 
 def fingerprint(settings: DatasetConfig) -> str:
-    """Digest of the names, sizes and times of the files of a dataset: another one where a file is new, gone or changed.
+    """Digest of the files of a dataset, by name, size and time: another one where one is new, gone or changed.
 
     Empty where there are none: to say why is for who prepares the dataset.
     """
@@ -52,16 +52,17 @@ def fingerprint(settings: DatasetConfig) -> str:
     what = [
         (case.id, case.faults, [(name, _shown(path)) for name, path in _named(case).items()]) for case in found.cases
     ]
-    return text_digest(json.dumps([what, [(_shown(path), _state(path)) for path in paths(found.cases)]]))
+    states = [(_shown(path), _state(path)) for path in paths(found.cases)]
+    return text_digest(json.dumps([what, states, found.warnings]))
 
 
 def _shown(path: Path) -> str:
     return os.fsencode(path).hex()  # a name on disk need not be text
 
 
-def _state(path: Path) -> tuple[int, int]:
+def _state(path: Path) -> tuple[int, int, bool]:
     status = os.stat(path)
-    return status.st_size, status.st_mtime_ns
+    return status.st_size, status.st_mtime_ns, os.access(path, os.R_OK)
 
 
 def _named(case: CaseFiles) -> dict[str, Path]:
@@ -83,13 +84,17 @@ def tasks(settings: FilesConfig, goal: Goal) -> Tasks:
 
 def require_images(settings: FilesConfig, found: layouts.Found, goal: Goal) -> None:
     """Raise UserError where the cases have another number of images than the models of `goal` draw."""
-    names = max((list(case.images) for case in found.cases), key=len, default=[])
-    if names and goal.images and len(names) not in goal.images:
-        raise UserError(
-            f"{settings.path}: cases have {len(names)} images ({', '.join(names)}), and the model draws "
-            f"{' or '.join(map(str, goal.images))}; name those to take under `images:` of the dataset, as "
-            f"[{', '.join(names[: goal.images[0]])}]"
-        )
+    names = max((list(case.images) for case in found.cases if not case.faults), key=len, default=[])
+    if not names or goal.images in (None, len(names)):
+        return
+    if len(names) > goal.images:
+        mend = f"name those to take under `images:` of the dataset, as [{', '.join(names[: goal.images])}]"
+    else:
+        mend = "take another model, or a dataset that has as many"
+    raise UserError(
+        f"{settings.path}: cases have {counted(len(names), 'image')} ({', '.join(names)}), and the model draws "
+        f"{goal.images}; {mend}"
+    )
 
 
 @dataclass(frozen=True)
@@ -107,22 +112,13 @@ class _FileCase:
     def make(self) -> Made:
         from meddpm.data import cases, examine
 
-        try:
-            found = examine.examine(self.files, self.root, self.how, self.goal.labels)
-            built = cases.build(found, self.how, self.goal)
-        except (MemoryError, RuntimeError) as error:
-            # torch has no error of its own for this.
-            if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
-                raise
-            raise UserError(
-                f"{self.files.label}: the case does not fit into memory; make room, prepare fewer at once (--cores), "
-                "or take smaller volumes"
-            ) from error
+        found = examine.examine(self.files, self.root, self.how, self.goal.labels)
+        built = cases.build(found, self.how, self.goal)
         columns = {
             **found.original,
             "files_sha256": self.sha256,
-            "changes": (*found.changes, *built.changes),
-            "warnings": (*found.warnings, *built.warnings),
+            "changes": tuple(map(shown, (*found.changes, *built.changes))),
+            "warnings": tuple(map(shown, (*found.warnings, *built.warnings))),
             "notes": self.note,
         }
         return Made(built.case, columns)

@@ -23,7 +23,9 @@ def scale(image: np.ndarray, how: PreparationConfig, name: str = "the image") ->
     """
     low, high = float(image.min()), float(image.max())
     if low == high:
-        raise UserError(f"{name}: is {low:g} everywhere in what is kept of it; replace the file or leave the case out.")
+        raise UserError(
+            f"{name}: is {low:g} everywhere in what is kept of it; look at `floor` and `fit`, or leave the case out."
+        )
     match how.intensity:
         case "as_is":
             if low < -1 - TOLERANCE or high > 1 + TOLERANCE:

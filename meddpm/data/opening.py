@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from meddpm.config import UserError
+from meddpm.data.layouts.names import shown
 
 _PAIR = {".hdr": ".img", ".img": ".hdr"}
 
@@ -93,7 +94,7 @@ def _require_file(path: Path) -> None:
             if path.is_symlink():
                 target = os.readlink(path)
                 raise UserError(
-                    f"{path}: is a link to {target}, which is not there; fetch that file or mend the link."
+                    f"{path}: is a link to {shown(target)}, which is not there; fetch that file or mend the link."
                 ) from None
             raise UserError(f"{path}: no such file; check the path.") from None
         if stat.S_ISDIR(status.st_mode):

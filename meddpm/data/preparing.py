@@ -2,13 +2,15 @@
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from meddpm.config import DatasetConfig, FilesConfig, UserError
 from meddpm.data import from_files, icbm152, manifest, volumes
+from meddpm.data.layouts.names import shown
 from meddpm.data.manifest import CaseRow
 from meddpm.data.tasks import Goal, Task, Tasks
 from meddpm.files import remove_abandoned, sha256, write_json
@@ -75,9 +77,12 @@ def _each(row_of: Callable[[Task], CaseRow], found: Tasks, workers: int) -> list
 
     def row(task: Task) -> CaseRow:
         try:
-            made = row_of(task)
+            with _memory(task):
+                made = row_of(task)
+        except NoMemory:
+            raise  # the case may be a good one
         except UserError as error:
-            reason = " ".join(str(error).splitlines())  # a line for each fault of the names of its files
+            reason = shown(" ".join(str(error).splitlines()))  # a line for each fault of the names of its files
             logger.warning("%s refused: %s", task.id, reason)
             return CaseRow(task.id, status=manifest.REFUSED, reason=reason, files=task.files)
         for warning in made.warnings:
@@ -86,6 +91,25 @@ def _each(row_of: Callable[[Task], CaseRow], found: Tasks, workers: int) -> list
 
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
         return list(progress(pool.map(row, found.cases), len(found.cases), "cases"))
+
+
+class NoMemory(UserError):
+    """A case does not fit into memory here and now, whatever `on_bad_case` says."""
+
+
+@contextmanager
+def _memory(task: Task) -> Iterator[None]:
+    """Too little memory for a case as one line."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        # torch and SimpleITK have no errors of their own for this.
+        words = str(error)
+        if isinstance(error, RuntimeError) and "allocate memory" not in words and "bad_alloc" not in words:
+            raise
+        raise NoMemory(
+            f"{task.id}: does not fit into memory; make room, prepare fewer at once (--cores), or take smaller volumes"
+        ) from error
 
 
 def _prepared(task: Task, folder: Path, code: str) -> CaseRow:
@@ -129,10 +153,14 @@ def _remove_others(folder: Path, rows: list[CaseRow]) -> None:
     """Remove what earlier runs left of cases that are in the dataset no more, or cannot be used now."""
     names = {row.id for row in rows if row.status == manifest.OK}
     for record in folder.glob(f"*{RECORD}"):
-        case = record.name.removesuffix(RECORD)
-        if case not in names:
-            for path in (folder / f"{case}{IMAGE}", folder / f"{case}{LABEL}", record):
-                path.unlink(missing_ok=True)
+        try:
+            row = manifest.from_texts(json.loads(record.read_text(encoding="utf-8"))["row"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # none that was written here
+        if row.id not in names and record.name == f"{row.id}{RECORD}":
+            for name in filter(None, (row.image, row.label)):
+                (folder / Path(name).name).unlink(missing_ok=True)
+            record.unlink()
 
 
 def _missing_labels(rows: list[CaseRow], goal: Goal) -> list[str]:
@@ -143,7 +171,9 @@ def _missing_labels(rows: list[CaseRow], goal: Goal) -> list[str]:
     if not missing or not usable:
         return []
     which = f"label {missing[0]}" if len(missing) == 1 else f"labels {', '.join(missing)}"
-    return [f"no case has the {which} that the model is shown: if some should, mend `remap` or `derived_label`"]
+    return [
+        f"no case has the {which} that the model is shown: if some should, look at `remap`, `derived_label` and `fit`"
+    ]
 
 
 def _unusable(rows: list[CaseRow], path: str, settings: DatasetConfig) -> str | None:

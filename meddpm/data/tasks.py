@@ -13,13 +13,13 @@ class Goal:
     """What the models that use a dataset ask of it.
 
     `size` is (H, W, D) in voxels, None: each case on its own grid. `labels` are those that any model is shown, `images`
-    how many images a case may have; empty: any. `partly` are labels that some of the models are not shown.
+    how many images a case has; empty, None: any. `partly` are labels that some of the models are not shown.
     `whole_head`: label 1 is a whole head, as published weights know it.
     """
 
     size: tuple[int, int, int] | None = None
     labels: tuple[int, ...] = ()
-    images: tuple[int, ...] = ()
+    images: int | None = None
     partly: tuple[int, ...] = ()
     whole_head: bool = False
 

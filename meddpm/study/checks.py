@@ -75,6 +75,12 @@ def _check_datasets(study: Study, root: Path) -> None:
                     f"models.{name}.{key}: {dataset} is prepared at {prepared} for {other}, but this model is "
                     f"{size}; right would be a dataset of its own"
                 )
+            images, others = model.config.image_channels, study.models[other].config.image_channels
+            if images != others and isinstance(study.datasets[dataset], FilesConfig):
+                raise ConfigError(
+                    f"models.{name}: draws {images} images from {dataset}, and {other} draws {others}; right would be "
+                    "a dataset of its own, with its `images`"
+                )
         cases = study.datasets[model.dataset].cases
         if cases is not None and study.sample.cases > cases:
             raise ConfigError(
@@ -88,8 +94,13 @@ def _check_files(config: FilesConfig, where: str, root: Path) -> None:
         path = root / from_files.place(config)
     except UserError as error:
         raise ConfigError(f"{where}.path: {error}") from None
-    if not os.path.exists(path):
-        raise ConfigError(f"{where}.path: {config.path} is not there; right would be a folder, or a .tsv of files")
+    try:
+        os.stat(path)
+    except OSError as error:
+        reason = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be looked at ({error.strerror})"
+        raise ConfigError(
+            f"{where}.path: {config.path} {reason}; right would be a folder, or a .tsv of files"
+        ) from None
     if os.path.isfile(path) and path.suffix.lower() != ".tsv":
         raise ConfigError(f"{where}.path: {config.path} is a file; right would be a folder, or a .tsv of files")
     try:

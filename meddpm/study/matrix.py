@@ -49,9 +49,13 @@ class StudyModel:
 
     @property
     def knows_whole_heads(self) -> bool:
-        """Whether it has the labels of the published whole-head model, the first of which is a whole head."""
+        """Whether its labels are those of the published whole-head model, of which the first is a whole head.
+
+        A model that is trained here learns the labels of its own cases.
+        """
         published = presets.PRESETS[presets.WHOLE_HEAD]
-        return self.preset == presets.WHOLE_HEAD and self.config.condition_labels == published.condition_labels
+        same = self.preset == presets.WHOLE_HEAD and self.config.condition_labels == published.condition_labels
+        return same and not self.trains
 
     @property
     def datasets(self) -> list[str]:
@@ -112,7 +116,7 @@ class Study:
             size=users[0].config.size if users else None,
             labels=tuple(sorted(every)),
             partly=tuple(sorted(label for label in every if not all(label in each for each in shown))),
-            images=tuple(sorted({model.config.image_channels for model in users})),
+            images=users[0].config.image_channels if users else None,
             whole_head=any(model.knows_whole_heads for model in users),
         )
 

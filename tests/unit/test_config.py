@@ -217,7 +217,7 @@ def test_a_dataset_of_files_keeps_the_keys_of_its_preparation_apart() -> None:
     assert values["goal"] == {
         "size": [56, 64, 56],
         "labels": [1, 2, 3, 4],
-        "images": [1],
+        "images": 1,
         "partly": [],
         "whole_head": False,
     }
@@ -254,8 +254,20 @@ def test_models_that_share_a_dataset_ask_of_it_together() -> None:
     config["models"]["head"] = {"preset": "whole_head_128", "dataset": "icbm152", "weights": "random"}
     config["study"]["models"] = ["head"]
     assert study.load(config, ROOT).dataset_goal("icbm152").whole_head
-    config["models"]["head"]["condition_labels"] = [1, 2, 3]
+    config["models"]["head"]["weights"] = "train"
     assert not study.load(config, ROOT).dataset_goal("icbm152").whole_head
+    config["models"]["head"] |= {"weights": "random", "condition_labels": [1, 2, 3]}
+    assert not study.load(config, ROOT).dataset_goal("icbm152").whole_head
+
+
+def test_models_that_draw_other_numbers_of_images_do_not_share_files() -> None:
+    config = of_files()
+    config["models"]["four"] = {**config["models"]["demo"], "weights": "random", "image_channels": 4}
+    config["study"]["models"] = ["demo", "four"]
+    with pytest.raises(
+        ConfigError, match=r"models\.four: draws 4 images from icbm152, and demo draws 1; right would be"
+    ):
+        study.load(config, ROOT)
 
 
 @pytest.mark.parametrize(

@@ -202,8 +202,8 @@ def test_an_empty_map_is_refused():
 )
 def test_a_whole_head_has_its_volume(litres, words):
     label = np.ones(SHAPE, np.uint8)
-    label[:10] = 2
-    edge = (litres * 1e6 / label.size) ** (1 / 3)
+    label[:1] = 2
+    edge = (litres * 1e6 / (label == 1).sum()) ** (1 / 3)
     case = examined(label=label, affine=np.diag([edge, edge, edge, 1]))
     warnings = cases.build(case, PLAIN, Goal(whole_head=True)).warnings
     assert said(warnings, *words) if words else warnings == []
@@ -375,7 +375,22 @@ def test_a_speck_is_no_head_and_a_brain_is_the_size_of_one():
         case = examined(affine=np.diag([edge, edge, edge, 1.0]), label=np.minimum(examined().label, 1))
         return " ".join(cases.build(case, PLAIN, Goal(whole_head=True)).warnings)
 
-    assert "the labels hold 46 mL: no head" in words(0.046)
-    assert "the labels hold 1.3 L: the size of a brain, not of a head" in words(1.3)
+    assert "label 1 holds 46 mL: no head" in words(0.046)
+    assert "label 1 holds 1.3 L: the size of a brain, not of a head" in words(1.3)
     assert words(3.8) == ""
     assert "more than a head" in words(9)
+
+
+def test_labels_that_changed_sides_are_no_head():
+    label = np.full(SHAPE, 2, np.uint8)
+    label[8:10, 7:9, 11:13] = 1
+    edge = (3.8e6 / label.size) ** (1 / 3)
+    case = examined(label=label, affine=np.diag([edge, edge, edge, 1.0]))
+    assert said(cases.build(case, PLAIN, Goal(whole_head=True)).warnings, "label 1 holds", "no head")
+
+
+def test_a_head_that_the_fit_cuts_away_is_refused():
+    label = np.zeros(SHAPE, np.uint8)
+    label[9:11, 7:9, 11:13], label[0] = 2, 1
+    case = examined(label=label)
+    assert "label 1 is not left" in refusal(case, PLAIN, (8, 8, 8), whole_head=True)

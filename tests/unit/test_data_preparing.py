@@ -13,7 +13,7 @@ from meddpm.data.preparing import check, prepare
 from meddpm.data.tasks import Goal
 from tests.unit.files_fixture import AFFINE, SHAPE, head, raw_brats, save, whole_heads
 
-HEADS = Goal(SHAPE, (1, 2), (1,), whole_head=True)
+HEADS = Goal(SHAPE, (1, 2), 1, whole_head=True)
 
 
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -210,8 +210,9 @@ def test_no_memory_is_one_line(tmp_path, monkeypatch, error):
         raise error
 
     monkeypatch.setattr(cases, "build", full)
-    with pytest.raises(UserError, match="does not fit into memory"):
-        prepare(settings(whole_heads(tmp_path / "data", 1)), HEADS, tmp_path / "out")
+    row = settings(whole_heads(tmp_path / "data", 1), on_bad_case="skip")  # the case is not to blame
+    with pytest.raises(UserError, match="^sample_0: does not fit into memory"):
+        prepare(row, HEADS, tmp_path / "out")
 
 
 def test_a_fault_of_the_program_is_no_bad_case(tmp_path, monkeypatch):
@@ -303,12 +304,14 @@ def test_what_is_left_of_a_case_that_is_gone_is_removed(tmp_path):
     data, out = whole_heads(tmp_path / "data"), tmp_path / "out"
     prepare(settings(data), HEADS, out)
     (out / f".{2**22 + 1}.sample_0_image.nii.gz").write_bytes(b"of a job that was killed")
+    for name in ("notes_case.json", "notes_label.nii.gz"):
+        (out / name).write_text("{}", encoding="utf-8")
     for kind in ("mask", "image"):
         (data / kind / "sample_2.nii.gz").unlink()
     (data / "image" / "sample_1.nii.gz").write_bytes(b"")
     prepare(settings(data, on_bad_case="skip"), HEADS, out)
     names = {"cases.tsv", "dataset.json", "sample_0_image.nii.gz", "sample_0_label.nii.gz", "sample_0_case.json"}
-    assert {path.name for path in out.iterdir()} == names
+    assert {path.name for path in out.iterdir()} == names | {"notes_case.json", "notes_label.nii.gz"}
 
 
 def test_what_is_said_of_the_whole_dataset_is_kept(tmp_path):
@@ -328,7 +331,7 @@ def test_both_years_of_brats_end_at_the_same_case(tmp_path):
     """The enhancing tumour is 4 in the files of one, 3 in those of the other, and 3 to the model."""
     earlier = raw_brats(tmp_path / "2021", NAMES_2021, ["BraTS2021_00001"], enhancing=4)
     later = raw_brats(tmp_path / "2023", NAMES_2023, ["BraTS-GLI-00001-000"], enhancing=3, joint="-")
-    goal = Goal((24, 24, 16), (1, 2, 3, 4), (4,))
+    goal = Goal((24, 24, 16), (1, 2, 3, 4), 4)
     cases_of = []
     for data in (earlier, later):
         table = prepare(settings(data), goal, tmp_path / f"out-{data.name}")
@@ -345,6 +348,15 @@ def test_bids_derivatives_are_prepared(tmp_path):
         image, label = head(int(case))
         save(tmp_path / "data" / f"sub-{case}" / "anat" / f"sub-{case}_T1w.nii.gz", image)
         save(tmp_path / "data" / f"sub-{case}" / "anat" / f"sub-{case}_dseg.nii.gz", label)
-    rows = manifest.read(prepare(settings(tmp_path / "data"), Goal((16, 16, 16), (1, 2), (1,)), tmp_path / "out"))
+    rows = manifest.read(prepare(settings(tmp_path / "data"), Goal((16, 16, 16), (1, 2), 1), tmp_path / "out"))
     assert [row.id for row in rows] == ["sub-01", "sub-02"]
     assert rows[0].files == {"label": "sub-01/anat/sub-01_dseg.nii.gz", "T1w": "sub-01/anat/sub-01_T1w.nii.gz"}
+
+
+def test_hostile_names_are_printable_in_the_table(tmp_path):
+    data = whole_heads(tmp_path / "data" / "y\n\x1b[31mred", 2)
+    (data / "mask" / "sample_1.nii.gz").unlink()
+    os.symlink(b"nowhere\xff", os.fsencode(data / "mask" / "sample_1.nii.gz"))
+    table = prepare(settings(data.parent, on_bad_case="skip"), HEADS, tmp_path / "out")
+    assert len(manifest.read_all(table)) == 2
+    assert all(letter.isprintable() or letter in "\n\t" for letter in table.read_text(encoding="utf-8"))

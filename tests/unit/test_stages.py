@@ -384,6 +384,6 @@ def test_what_a_person_should_look_at_is_said_where_the_workflow_was_started(tmp
     prepare.run(study.load(config, ROOT).settings("prepare", dataset="icbm152_tiny"), tmp_path / "cases.tsv", 1)
     told = capsys.readouterr().err
     assert "WARNING: look at the dataset icbm152_tiny" in told
-    assert "sample_1: the labels hold" in told
+    assert "sample_1: label 1 holds" in told
     assert "the size of a brain, not of a head" in told
     assert "sample_0" not in told

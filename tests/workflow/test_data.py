@@ -109,6 +109,8 @@ def test_a_layout_is_prepared_and_drawn_from(files: Checkout, name: str, mask: s
 
 def test_nothing_is_done_twice_and_a_new_case_is_prepared_alone(files: Checkout) -> None:
     assert planned(files, "heads", "raw") == {}
+    # Braces in a path are in the merged configuration too, which the default target writes.
+    assert files.planned(configfile="files.yaml")["run_config"] == 1
     out = files.root / "results/data/heads"
     times = {path.name: path.stat().st_mtime_ns for path in out.glob("*.nii.gz")}
     image, label = head(5)

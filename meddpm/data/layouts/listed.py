@@ -76,6 +76,10 @@ def _draft(path: Path, number: int, header: list[str], cells: list[str], images:
     files = {image: [path.parent / values[image]] if values[image] else [] for image in images}
     labels = [path.parent / label] if label else []
     for file in [*labels, *(file for paths in files.values() for file in paths)]:
-        if not os.path.lexists(file):
+        try:
+            os.lstat(file)
+        except PermissionError:
+            faults.append(f"{where}: {shown(file)} cannot be looked at; mend the permissions of its folder.")
+        except (OSError, ValueError):
             faults.append(f"{where}: there is no file {shown(file)}; mend the path (from the list's folder on).")
     return Draft(name, where, files, labels, faults, line=True)

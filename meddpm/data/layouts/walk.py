@@ -8,6 +8,8 @@ from meddpm.config import UserError
 from meddpm.data.layouts.names import shown
 
 EXTENSIONS = (".nii.gz", ".hdr.gz", ".img.gz", ".nii", ".hdr", ".img")
+# A folder of file systems that none but root may enter.
+LOST = "lost+found"
 _HEADERS, _VOXELS = (".hdr", ".hdr.gz"), (".img", ".img.gz")
 
 
@@ -43,9 +45,11 @@ def walk(root: Path) -> Tree:
         folder, prefix = waiting.pop()
         try:
             status = os.stat(os.path.join(folder, "."))  # the dot: a folder that is listed may still not be entered
-            names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+            names = sorted(name for name in os.listdir(folder) if not name.startswith(".") and name != LOST)
         except OSError as error:
-            reason = f"{shown(folder)}: cannot be entered ({error.strerror}); allow it (chmod u+rx), or remove it."
+            denied = isinstance(error, PermissionError)
+            mend = "allow it (chmod u+rx), or take it away" if denied else "look at its disk"
+            reason = f"{shown(folder)}: cannot be entered ({error.strerror}); {mend}."
             if not prefix:
                 raise UserError(reason) from None
             tree.closed[prefix.rstrip("/")] = reason
