@@ -211,7 +211,7 @@ def test_no_memory_is_one_line(tmp_path, monkeypatch, error):
 
     monkeypatch.setattr(cases, "build", full)
     row = settings(whole_heads(tmp_path / "data", 1), on_bad_case="skip")  # the case is not to blame
-    with pytest.raises(UserError, match="^sample_0: does not fit into memory"):
+    with pytest.raises(UserError, match=r"^sample_0: does not fit into memory"):
         prepare(row, HEADS, tmp_path / "out")
 
 
