@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meddpm.config import ModelConfig, UserError
+from meddpm.data.nifti import by
 from meddpm.data.volumes import to_tensor_axes
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def require_size(label: np.ndarray, model: ModelConfig) -> None:
     """Raise UserError where a `label` map (H, W, D) has another shape than `model`."""
     if label.shape != tuple(model.size):
         raise UserError(
-            f"a label map of {_by(label.shape)} voxels does not fit a model of {_by(model.size)}; "
+            f"a label map of {by(label.shape)} voxels does not fit a model of {by(model.size)}; "
             "prepare the dataset at the model's size."
         )
 
@@ -68,7 +69,3 @@ def remap(label: np.ndarray, table: dict[int, int]) -> np.ndarray:
     if largest > 255:
         raise UserError(f"remap: label {largest} stays, and a label of a model is at most 255; give it another value.")
     return lookup.astype(np.uint8)[label]
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from meddpm.config import DatasetConfig, FilesConfig, PreparationConfig, UserError, to_mapping
-from meddpm.data import layouts, preparations
+from meddpm.data import layouts, opening, preparations
 from meddpm.data.layouts import CaseFiles
 from meddpm.data.layouts.names import counted, shown
 from meddpm.data.tasks import Goal, Made, Task, Tasks
@@ -31,10 +31,8 @@ def place(settings: FilesConfig) -> Path:
 
 def paths(cases: list[CaseFiles]) -> list[Path]:
     """The files of `cases` that are there, each once; a volume in two files (.hdr and .img) is both."""
-    from meddpm.data import volumes
-
     named = [path for case in cases for path in _named(case).values()]
-    each = [path for one in named for path in volumes.companions(one) if os.path.isfile(path)]
+    each = [path for one in named for path in opening.companions(one) if os.path.isfile(path)]
     return list(dict.fromkeys(each))
 
 
@@ -131,11 +129,9 @@ class _FileCase:
     @functools.cached_property
     def sha256(self) -> dict[str, str]:
         """SHA-256 of each file by its path below the root; empty where it may not be read, which `make` refuses."""
-        from meddpm.data.opening import faults
-
         digests = {}
         for path in paths([self.files]):
-            with faults(path):
+            with opening.faults(path):
                 digests[self._below_root(path)] = sha256(path) if os.access(path, os.R_OK) else ""
         return digests
 

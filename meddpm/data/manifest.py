@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -13,6 +12,7 @@ import nibabel
 import numpy as np
 
 from meddpm.config import UserError
+from meddpm.data.layouts.names import ID_PATTERN
 from meddpm.data.volumes import Case, read_image, read_label
 from meddpm.files import replacing, sha256
 from meddpm.status import OK
@@ -20,7 +20,6 @@ from meddpm.status import OK
 FILE_NAME = "cases.tsv"
 # Beside the table: what is to be said of the dataset as a whole.
 DATASET_FILE = "dataset.json"
-ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 REFUSED = "refused"
 # Files beside the table are no outputs to Snakemake, which would think that nothing is to be done.
 AGAIN = "prepare the dataset again (snakemake --forcerun prepare)"

@@ -13,11 +13,7 @@ import numpy as np
 
 from meddpm.config import UserError
 from meddpm.data import nifti
-from meddpm.data.opening import companions
 from meddpm.files import replacing
-
-__all__ = ["Case", "Volume", "companions", "from_tensor_axes", "load", "read", "read_image", "read_label"]
-__all__ += ["to_tensor_axes", "write"]
 
 
 @dataclass(frozen=True)

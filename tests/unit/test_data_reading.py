@@ -110,7 +110,7 @@ def test_nifti_pair_by_either_name(tmp_path: Path, kind: type, name: str) -> Non
     volume = volumes.load(tmp_path / name)
     agrees(volume, counting(3, 4, 5))
     assert volume.warnings == []
-    assert volumes.companions(tmp_path / name) == [tmp_path / f"v.hdr{ending}", tmp_path / f"v.img{ending}"]
+    assert opening.companions(tmp_path / name) == [tmp_path / f"v.hdr{ending}", tmp_path / f"v.img{ending}"]
 
 
 def test_pair_whose_image_alone_is_gzipped(tmp_path: Path) -> None:
@@ -200,12 +200,12 @@ def test_read_takes_four_axes_and_load_three(tmp_path: Path) -> None:
 
 
 def test_companions_are_what_is_there(tmp_path: Path) -> None:
-    assert volumes.companions(tmp_path / "v.nii.gz") == []
-    assert volumes.companions(tmp_path / "v.hdr") == []
+    assert opening.companions(tmp_path / "v.nii.gz") == []
+    assert opening.companions(tmp_path / "v.hdr") == []
     path = saved(tmp_path / "v.nii.gz")
-    assert volumes.companions(path) == [path]
+    assert opening.companions(path) == [path]
     (tmp_path / "v.img").touch()
-    assert volumes.companions(tmp_path / "v.hdr") == [tmp_path / "v.img"]
+    assert opening.companions(tmp_path / "v.hdr") == [tmp_path / "v.img"]
 
 
 # The affine

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from meddpm.data.layouts import CaseFiles
-from meddpm.data.layouts.names import shown, some
+from meddpm.data.layouts.names import ID_PATTERN, shown, some
 
-# An id becomes part of file names.
+# A longer id makes file names that a system may refuse.
 LONGEST_ID = 100
 
 
@@ -76,8 +76,6 @@ def _of_files(draft: Draft) -> Iterator[str]:
 
 
 def _of_id(draft: Draft, others: list[Draft]) -> Iterator[str]:
-    from meddpm.data.manifest import ID_PATTERN
-
     mend = "change the id" if draft.line else "rename the files, or give an id in a .tsv that lists them"
     if not ID_PATTERN.fullmatch(draft.id) or len(draft.id) > LONGEST_ID:
         allowed = f"letters of A to Z, digits, dots, dashes and underscores, {LONGEST_ID} at most"

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from meddpm.config import UserError
 from meddpm.data.layouts.drafts import Draft
-from meddpm.data.layouts.names import require_images, shown
+from meddpm.data.layouts.names import ID_PATTERN, require_images, shown
 from meddpm.data.layouts.walk import split_extension
-from meddpm.data.manifest import ID_PATTERN
 
 _ID, _LABEL = "id", "label"
 

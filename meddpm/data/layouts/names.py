@@ -1,8 +1,12 @@
-"""Names as they may stand in a message."""
+"""Names: what may be an id, and how names stand in a message."""
 
+import re
 from pathlib import Path
 
 from meddpm.config import UserError
+
+# An id becomes part of file names.
+ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def shown(text: str | Path) -> str:
