@@ -23,7 +23,8 @@ class Card:
     """A case that can be used, as the page shows it: `pictures`, or in `fault` a word on why there are none.
 
     `grids` are the grid of the files, where it is known, and that of what was prepared, one where they are the same;
-    `labels` the number, colour and mL of each; `images` the names of its images.
+    `labels` the number, colour and mL of each; `images` the names of its images, where they are known; `alone` says that
+    it is a label map without an image.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Card:
     images: list[str]
     changes: list[str]
     warnings: tuple[str, ...]
+    alone: bool
 
     @property
     def warned(self) -> bool:
@@ -82,6 +84,7 @@ def _card(tsv: Path, row: CaseRow, common: list[str]) -> Card:
         case_words.images(row),
         [change for change in row.changes if change not in common],
         row.warnings,
+        alone=not row.image,
     )
 
 

@@ -205,6 +205,19 @@ def test_a_card_says_what_the_case_is(dataset):
     assert articles(written(dataset))["sub-03"].count('class="warning"') == 2
 
 
+def test_a_card_says_whether_there_is_an_image(dataset):
+    """Where the table does not know the files of a case, as for cases that are made, it still knows its image."""
+    cards = articles(written(dataset))
+    assert [name for name, text in cards.items() if "a label map alone" in text] == ["sub-05"]
+    assert not next(row for row in manifest.read(dataset) if row.id == "sub-03").files
+
+
+def test_warnings_about_the_whole_dataset_stand_above_the_cases(dataset):
+    dataset.with_name("dataset.json").write_text('{"layout": "brats2021", "warnings": ["<2> of 5 lack an image"]}')
+    page = written(dataset)
+    assert "&lt;2&gt; of 5 lack an image" in page.split("<article")[0]
+
+
 def test_what_was_done_to_every_case_is_told_once(dataset):
     page = written(dataset)
     assert page.count("reoriented from LAS to RAS") == 1
