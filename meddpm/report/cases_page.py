@@ -23,8 +23,8 @@ class Card:
     """A case that can be used, as the page shows it: `pictures`, or in `fault` a word on why there are none.
 
     `grids` are the grid of the files, where it is known, and that of what was prepared, one where they are the same;
-    `labels` the number, colour and mL of each; `images` the names of its images, where they are known; `alone` says that
-    it is a label map without an image.
+    `labels` the number, colour and mL of each; `images` the names of its images, where they are known; `alone`: it is a
+    label map without an image.
     """
 
     id: str
