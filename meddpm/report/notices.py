@@ -66,7 +66,7 @@ def _training(record: dict[str, Any], drawn_from: str | None) -> Notice:
     )
     if record.get("note"):
         text += f" Trained on {record['note']}."
-    if record["dataset_name"] == drawn_from:
+    if drawn_from and record.get("dataset_name") == drawn_from:
         text += (
             " The cases that are drawn are those that it was trained on: how near a sample comes to the true image "
             "says nothing about other cases."

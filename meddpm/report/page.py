@@ -15,13 +15,15 @@ from matplotlib.figure import Figure
 
 import meddpm
 from meddpm import files, tables
-from meddpm.config import EvaluateConfig, ReportConfig
+from meddpm.config import EvaluateConfig, ReportConfig, UserError
 from meddpm.report import content, figures, notices, numbers, rows, slices, style, templates
 from meddpm.report.inputs import ReportInputs
 from meddpm.status import OK
 from meddpm.tables import Row
 
 CSS_PIXELS_PER_INCH = 96
+# What the page reads of a training.json.
+RECORD = ("model", "gpu", "variant", "steps", "batch", "seconds", "device_name", "loss_first", "loss_last")
 PROFILERS = ("torch", "nsys", "ncu")
 MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 
@@ -114,15 +116,13 @@ class Page:
         return found
 
     def trainings(self) -> list[dict[str, Any]]:
-        """The training records, each with its loss curve."""
+        """The training records, each with its loss curve. Raises UserError where one is none."""
         found = []
         for path in self.inputs.training:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            curve = path.with_name("loss.csv")
+            record, curve = _record(path), path.with_name("loss.csv")
             shown = None
             if curve.is_file():
-                with open(curve, newline="", encoding="utf-8") as stream:
-                    points = [(int(row["step"]), float(row["loss"])) for row in csv.DictReader(stream)]
+                points = _losses(curve)
                 if points:
                     words = f"Loss of {record['model']} over {numbers.count(len(points), 'step')}."
                     name = ("loss", record["model"], record["gpu"], record["variant"])
@@ -214,6 +214,30 @@ def _shares(kernels: list[Row]) -> str:
 def _breakable(name: str) -> Markup:
     """A name that a narrow column may break after an underscore; escaped."""
     return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        missing = [key for key in RECORD if key not in record]
+    except (ValueError, TypeError):
+        missing = list(RECORD)
+    if missing:
+        raise UserError(
+            f"{path}: is no record of a training as the train stage writes it (it lacks {missing[0]}); delete it and "
+            "run the workflow again, which goes on from the last checkpoint"
+        )
+    return record
+
+
+def _losses(path: Path) -> list[tuple[int, float]]:
+    try:
+        with open(path, newline="", encoding="utf-8") as stream:
+            return [(int(row["step"]), float(row["loss"])) for row in csv.DictReader(stream)]
+    except (ValueError, KeyError, TypeError):
+        raise UserError(
+            f"{path}: is no list of losses as the train stage writes it; delete it and run the workflow again"
+        ) from None
 
 
 def build(inputs: ReportInputs, settings: ReportConfig, target_dir: Path) -> Path:

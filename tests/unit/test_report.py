@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from meddpm import tables
-from meddpm.config import ReportConfig, repository_root
+from meddpm.config import ReportConfig, UserError, repository_root
 from meddpm.data import manifest
 from meddpm.report import page, slices, style
 from meddpm.report.inputs import ReportInputs
@@ -219,6 +219,30 @@ def test_a_training_on_the_cases_that_are_drawn_says_so(tmp_path, undrawn):
         other = json.loads(record.read_text(encoding="utf-8")) | {"dataset_name": "another"}
         record.write_text(json.dumps(other), encoding="utf-8")
     assert words not in build(tmp_path, inputs).text
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"model": "demo"}', "\xff"])
+def test_a_broken_record_of_a_training_is_one_line(tmp_path, undrawn, content):
+    inputs = write_run(tmp_path)
+    inputs.training[0].write_text(content, encoding="latin-1")
+    with pytest.raises(UserError, match=r"training\.json: is no record of a training") as caught:
+        build(tmp_path, inputs)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["step,loss\none,0.1\n", "a,b\n1,2\n", "step,loss\n1\n"])
+def test_a_broken_list_of_losses_is_one_line(tmp_path, undrawn, content):
+    inputs = write_run(tmp_path)
+    inputs.training[0].with_name("loss.csv").write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=r"loss\.csv: is no list of losses"):
+        build(tmp_path, inputs)
+
+
+def test_one_job_has_no_spread(tmp_path, undrawn):
+    text = build(tmp_path, write_run(tmp_path, Run(variants=("fp32",), absent={}))).text
+    assert "One job timed fp32" in text
+    assert "Spread of the fp32 medians" not in text
+    assert "Spread of the fp32 medians over" in build(tmp_path, write_run(tmp_path)).text
 
 
 def test_long_training_is_not_called_little(tmp_path, undrawn):
