@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from os.path import relpath
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from meddpm.config import PreparationConfig, UserError
 from meddpm.data import grids, manifest, volumes
 from meddpm.data.conditions import LARGEST_SOURCE, remap
 from meddpm.data.layouts import CaseFiles
-from meddpm.data.layouts.names import shown
+from meddpm.data.layouts.names import below
 from meddpm.data.nifti import by, corners_apart
 
 # How far a label may be from an integer, as scaling and float32 leave it.
@@ -28,8 +27,8 @@ class Examined:
     """A case as its files hold it, turned to the orientation of its preparation.
 
     `images` is float32 (H, W, D, C) in the units of the files, finite, the channels as `names` says; None where there
-    is a label map alone. `label` is uint8 (H, W, D), remapped, and not empty. `affine` (4, 4) of both takes voxel
-    indices to millimetres in RAS+. `original` has the columns files and original_* of
+    is a label map alone. `label` is uint8 (H, W, D), remapped, and not empty unless a label is to be derived. `affine`
+    (4, 4) of both takes voxel indices to millimetres in RAS+. `original` has the columns files and original_* of
     `meddpm.data.manifest.CaseRow`. `changes` says what was done, `warnings` what a person should look at.
     """
 
@@ -65,27 +64,23 @@ def examine(files: CaseFiles, root: Path, how: PreparationConfig, labels: Sequen
         raise UserError("\n".join(files.faults))
     if files.label is None:
         raise UserError(f"{files.id}: has no label map; put it beside the images or leave the case out.")
-    return _examine(files, files.label, root, how, labels)
-
-
-def _examine(files: CaseFiles, label_file: Path, root: Path, how: PreparationConfig, labels: Sequence[int]) -> Examined:
     changes, warnings = [], []
     turned_from = {}
 
     def read(name: str, path: Path) -> volumes.Volume:
         volume = volumes.load(path)
         changes.extend(f"{name}: {change}" for change in volume.changes)
-        warnings.extend(f"{_name(path, root)}: {warning}" for warning in volume.warnings)
+        warnings.extend(f"{below(path, root)}: {warning}" for warning in volume.warnings)
         turned_from[name] = manifest.orientation(volume.affine)
         return volume
 
-    volume = read("label", label_file)
-    values = _whole_numbers(label_file, volume.array)
+    volume = read("label", files.label)
+    values = _whole_numbers(files.label, volume.array)
     original_affine = volume.affine
     values, affine = grids.orient(values, original_affine, how.orientation)
-    label_placed = _Placed(label_file, _name(label_file, root), values.shape, affine)
+    label_placed = _Placed(files.label, below(files.label, root), values.shape, affine)
     original = {
-        "files": {"label": _name(label_file, root)} | {name: _name(path, root) for name, path in files.images.items()},
+        "files": files.names(root),
         "original_shape": tuple(volume.array.shape),
         "original_spacing_mm": manifest.spacing(original_affine),
         "original_orientation": turned_from["label"],
@@ -98,15 +93,15 @@ def _examine(files: CaseFiles, label_file: Path, root: Path, how: PreparationCon
     images = np.empty((*values.shape, len(files.images)), np.float32) if files.images else None
     for channel, (name, path) in enumerate(files.images.items()):
         volume = read(name, path)
-        image = _finite(path, volume.array)
+        image = volumes.finite(path, volume.array)
         original["original_intensity_ranges"][name] = _range(path, image)
         image, image_affine = grids.orient(image, volume.affine, how.orientation)
-        placed = _Placed(path, _name(path, root), image.shape, image_affine)
+        placed = _Placed(path, below(path, root), image.shape, image_affine)
         warnings.extend(_misplaced(placed, label_placed))
         images[..., channel] = image
 
     changes.extend(_turns(turned_from, how.orientation))
-    values, done = _known(label_file, values, original["original_label_volumes_ml"], how, labels)
+    values, done = _known(files.label, values, original["original_label_volumes_ml"], how, labels)
     return Examined(files.id, images, tuple(files.images), values, affine, original, changes + done, warnings)
 
 
@@ -133,16 +128,6 @@ def _whole_numbers(path: Path, array: np.ndarray) -> np.ndarray:
             "check that it is not the image."
         )
     return array.astype(np.int32)
-
-
-def _finite(path: Path, array: np.ndarray) -> np.ndarray:
-    """The intensities of a file as float32."""
-    with np.errstate(over="ignore"):
-        image = array.astype(np.float32, copy=False)
-    unusable = int(image.size - np.isfinite(image).sum())
-    if unusable:
-        raise UserError(f"{path}: {unusable} voxels are NaN or infinite; replace them with numbers.")
-    return image
 
 
 def _range(path: Path, image: np.ndarray) -> tuple[float, float]:
@@ -215,7 +200,3 @@ def _named(labels: list[int], volumes_ml: dict[int, float]) -> str:
     named = ", ".join(f"{label} ({volumes_ml[label]:g} mL)" for label in labels[:NAMED_LABELS])
     more = f" and {len(labels) - NAMED_LABELS} more" if len(labels) > NAMED_LABELS else ""
     return f"{'label' if len(labels) == 1 else 'labels'} {named}{more}"
-
-
-def _name(path: Path, root: Path) -> str:
-    return shown(Path(relpath(path, root)).as_posix())

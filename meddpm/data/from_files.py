@@ -9,7 +9,7 @@ from pathlib import Path
 from meddpm.config import DatasetConfig, FilesConfig, PreparationConfig, UserError, to_mapping
 from meddpm.data import layouts, opening, preparations
 from meddpm.data.layouts import CaseFiles
-from meddpm.data.layouts.names import counted, shown
+from meddpm.data.layouts.names import below, counted, shown
 from meddpm.data.tasks import Goal, Made, Task, Tasks
 from meddpm.files import sha256
 from meddpm.provenance import text_digest
@@ -31,7 +31,7 @@ def place(settings: FilesConfig) -> Path:
 
 def paths(cases: list[CaseFiles]) -> list[Path]:
     """The files of `cases` that are there, each once; a volume in two files (.hdr and .img) is both."""
-    named = [path for case in cases for path in _named(case).values()]
+    named = [path for case in cases for path in case.paths.values()]
     each = [path for one in named for path in opening.companions(one) if os.path.isfile(path)]
     return list(dict.fromkeys(each))
 
@@ -47,9 +47,7 @@ def fingerprint(settings: DatasetConfig) -> str:
         found = find(settings)
     except UserError:
         return ""
-    what = [
-        (case.id, case.faults, [(name, _shown(path)) for name, path in _named(case).items()]) for case in found.cases
-    ]
+    what = [(case.id, case.faults, [(name, _shown(path)) for name, path in case.paths.items()]) for case in found.cases]
     states = [(_shown(path), _state(path)) for path in paths(found.cases)]
     return text_digest(json.dumps([what, states, found.warnings]))
 
@@ -63,11 +61,6 @@ def _state(path: Path) -> tuple[int, int, bool]:
     return status.st_size, status.st_mtime_ns, os.access(path, os.R_OK)
 
 
-def _named(case: CaseFiles) -> dict[str, Path]:
-    """The files of a case by what they are, the label map first."""
-    return ({"label": case.label} if case.label else {}) | case.images
-
-
 def tasks(settings: FilesConfig, goal: Goal) -> Tasks:
     """The cases, to be prepared for `goal`. Raises UserError where there is no dataset, or not one for its models."""
     found = find(settings)
@@ -76,7 +69,7 @@ def tasks(settings: FilesConfig, goal: Goal) -> Tasks:
     note = f"files laid out as {found.layout}, prepared as {preset}"
     goal = replace(goal, whole_head=goal.whole_head or preset in preparations.WHOLE_HEAD)
     of_files = [_FileCase(files, found.root, how, goal, note) for files in found.cases]
-    cases = [Task(each.files.id, each.decided_by, each.make, each.names) for each in of_files]
+    cases = [Task(each.files.id, each.decided_by, each.make, each.files.names(each.root)) for each in of_files]
     return Tasks(cases, found.layout, settings.path, found.warnings)
 
 
@@ -104,7 +97,7 @@ class _FileCase:
     note: str
 
     def decided_by(self) -> str:
-        case = [self.files.id, self.files.faults, self.names, self.sha256]
+        case = [self.files.id, self.files.faults, self.files.names(self.root), self.sha256]
         return json.dumps([case, to_mapping(self.how), to_mapping(self.goal), self.note])
 
     def make(self) -> Made:
@@ -121,19 +114,11 @@ class _FileCase:
         }
         return Made(built.case, columns)
 
-    @property
-    def names(self) -> dict[str, str]:
-        """Each file by what it is, as its path below the root."""
-        return {name: self._below_root(path) for name, path in _named(self.files).items()}
-
     @functools.cached_property
     def sha256(self) -> dict[str, str]:
         """SHA-256 of each file by its path below the root; empty where it may not be read, which `make` refuses."""
         digests = {}
         for path in paths([self.files]):
             with opening.faults(path):
-                digests[self._below_root(path)] = sha256(path) if os.access(path, os.R_OK) else ""
+                digests[below(path, self.root)] = sha256(path) if os.access(path, os.R_OK) else ""
         return digests
-
-    def _below_root(self, path: Path) -> str:
-        return shown(Path(os.path.relpath(path, self.root)).as_posix())

@@ -13,6 +13,7 @@ import numpy as np
 
 from meddpm.config import UserError
 from meddpm.data.layouts.names import ID_PATTERN
+from meddpm.data.nifti import by
 from meddpm.data.volumes import Case, read_image, read_label
 from meddpm.files import replacing, sha256
 from meddpm.status import OK
@@ -191,8 +192,7 @@ def load_case(tsv: Path | str, row: CaseRow) -> Case:
                 f"{tsv}: image and label map of {row.id} lie in different places; their affines must agree."
             )
     if label.shape != row.shape or (image is not None and image.shape[:3] != row.shape):
-        shape = "x".join(map(str, row.shape))
-        raise UserError(f"{tsv}: the files of {row.id} are not {shape} voxels; {AGAIN}.")
+        raise UserError(f"{tsv}: the files of {row.id} are not {by(row.shape)} voxels; {AGAIN}.")
     return Case(row.id, image, label, affine)
 
 

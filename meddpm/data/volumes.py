@@ -73,10 +73,17 @@ def read(path: Path | str) -> tuple[np.ndarray, np.ndarray]:
 def read_image(path: Path | str) -> tuple[np.ndarray, np.ndarray]:
     """Read an image as float32: (array, affine). Raises UserError as `read` does, and where a value is not finite."""
     array, affine = read(path)
-    unusable = int(array.size - np.isfinite(array).sum())
+    return finite(path, array), affine
+
+
+def finite(path: Path | str, array: np.ndarray) -> np.ndarray:
+    """The intensities of the file `path` as float32. Raises UserError where one is not finite, or too large for it."""
+    with np.errstate(over="ignore"):
+        image = array.astype(np.float32, copy=False)
+    unusable = int(image.size - np.isfinite(image).sum())
     if unusable:
         raise UserError(f"{path}: {unusable} voxels are NaN or infinite; replace them with numbers.")
-    return array.astype(np.float32), affine
+    return image
 
 
 def read_label(path: Path | str) -> tuple[np.ndarray, np.ndarray]:

@@ -34,9 +34,8 @@ def print_cases(
 
     Shapes, voxels, axes, intensities (of all images of a case) and labels are those of the files; where a preparation
     was tried and its labels are others, they stand below. `dataset_warnings` belong to no case. `asked` says what the
-    cases are held against. `console` None:
-    standard output, `LOG_WIDTH` columns wide where that is no terminal. Nothing is cut off: what is too long is
-    wrapped.
+    cases are held against. `console` None: standard output, `LOG_WIDTH` columns wide where that is no terminal. Nothing
+    is cut off: what is too long is wrapped.
     """
     console = console or _console()
     images = unique(name for row in rows for name in case_words.images(row))

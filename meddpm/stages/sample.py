@@ -20,8 +20,6 @@ from meddpm.status import FAILED, OK, CannotRun
 from meddpm.tables import Row
 
 COLUMNS = ["case", "seed", "file", "sha256", "original_grid_file", "seconds", "status", "reason"]
-# What a volume on a larger grid than the model's has around it: the black of an image.
-BLACK = -1.0
 
 
 def run(
@@ -94,7 +92,7 @@ def _on_original_grid(array: np.ndarray, affine: np.ndarray, row: manifest.CaseR
     if row.original_shape == array.shape[:3] and np.allclose(grid, affine, atol=1e-6):
         return ""
     target = file.with_name(file.name.replace(".nii.gz", "_original_grid.nii.gz"))
-    volumes.write(target, grids.back(array, affine, row.original_shape, grid, BLACK), grid)
+    volumes.write(target, grids.back(array, affine, row.original_shape, grid), grid)
     return target.name
 
 

@@ -13,6 +13,7 @@ import torch
 from meddpm import data, device, interrupt, memory, provenance, variants
 from meddpm.config import GpuConfig, ModelConfig, TrainConfig, UserError, VariantConfig, to_mapping
 from meddpm.data import manifest, volumes
+from meddpm.data.nifti import by
 from meddpm.files import remove_abandoned, sha256, write_csv, write_json
 from meddpm.log import REFUSED, logger
 from meddpm.model import build_model, weights
@@ -179,10 +180,9 @@ def _require_fit(cases: Path, rows: list[manifest.CaseRow], config: ModelConfig)
         if not row.image:
             raise UserError(f"{cases}: {row.id} has no image; a training needs one for each case")
         if row.shape != tuple(config.size):
-            has, wants = ("x".join(map(str, size)) for size in (row.shape, config.size))
             raise UserError(
-                f"{cases}: {row.id}: a case of {has} voxels does not fit a model of {wants}; prepare the dataset at "
-                "the model's size"
+                f"{cases}: {row.id}: a case of {by(row.shape)} voxels does not fit a model of {by(config.size)}; "
+                "prepare the dataset at the model's size"
             )
         images = len(row.files.keys() - {"label"})
         if images:  # else it is not known what the case was made from

@@ -4,11 +4,31 @@ from pathlib import Path
 
 import nibabel
 import numpy as np
+import pytest
+
+from meddpm.config import repository_root
+
+SHARED = repository_root().parent / "shared"
 
 # Sides that differ, so that a swapped axis shows; voxels of 14 x 12 x 17 mm make a "head" of 3 L.
 SHAPE = (16, 20, 12)
 AFFINE = np.diag([14.0, 12.0, 17.0, 1.0])
 AFFINE[:3, 3] = [-90.0, -110.0, -60.0]
+
+
+def shared(path: str) -> Path:
+    """A real input from the folder shared/ beside the checkout; without it the test is skipped."""
+    if not SHARED.is_dir():
+        pytest.skip("../shared is not here")
+    return SHARED / path
+
+
+def one_line(error: pytest.ExceptionInfo, *words: str) -> None:
+    """A message is one line and has all the words."""
+    text = str(error.value)
+    assert "\n" not in text
+    for word in words:
+        assert word in text
 
 
 def save(path: Path, array: np.ndarray, affine: np.ndarray = AFFINE) -> Path:

@@ -9,6 +9,7 @@ import pytest
 from meddpm.config import UserError
 from meddpm.data import manifest, volumes
 from meddpm.data.volumes import Case
+from tests.unit.files_fixture import one_line
 
 AFFINE = np.array([[-1.5, 0, 0, 20], [0, 1.25, 0, -30], [0, 0, 2, 4.5], [0, 0, 0, 1]])
 
@@ -16,13 +17,6 @@ AFFINE = np.array([[-1.5, 0, 0, 20], [0, 1.25, 0, -30], [0, 0, 2, 4.5], [0, 0, 0
 def counting(*shape: int) -> np.ndarray:
     """Every voxel has a value of its own, so that any swapped or flipped axis shows."""
     return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-
-
-def one_line(error: pytest.ExceptionInfo, *words: str) -> None:
-    text = str(error.value)
-    assert "\n" not in text
-    for word in words:
-        assert word in text
 
 
 # Axes

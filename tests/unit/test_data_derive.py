@@ -1,20 +1,11 @@
 """Brain and head, drawn from an image."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from meddpm.config import UserError
 from meddpm.data import derive, volumes
-
-SHARED = Path(__file__).resolve().parents[3] / "shared"
-
-
-def shared(path: str) -> Path:
-    if not SHARED.is_dir():
-        pytest.skip("../shared is not here")
-    return SHARED / path
+from tests.unit.files_fixture import shared
 
 
 def dice(one: np.ndarray, other: np.ndarray) -> float:

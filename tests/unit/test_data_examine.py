@@ -11,8 +11,8 @@ from meddpm.config import PreparationConfig, UserError
 from meddpm.data import conditions, manifest, preparations
 from meddpm.data.examine import Examined, examine
 from meddpm.data.layouts import CaseFiles
+from tests.unit.files_fixture import one_line, shared
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
 # RAS+, with edges of 1, 2 and 4 mm.
 AFFINE = np.array([[1, 0, 0, -20], [0, 2, 0, -30], [0, 0, 4, 4.5], [0, 0, 0, 1]], float)
 ANY = PreparationConfig()
@@ -55,16 +55,7 @@ def examined(files: CaseFiles, root: Path, how: PreparationConfig = ANY, labels:
 def refused(files: CaseFiles, *words: str, how: PreparationConfig = ANY, labels: tuple[int, ...] = ()) -> None:
     with pytest.raises(UserError) as error:
         examine(files, Path("/"), how, labels)
-    text = str(error.value)
-    assert "\n" not in text
-    for word in words:
-        assert word in text
-
-
-def shared(path: str) -> Path:
-    if not SHARED.is_dir():
-        pytest.skip("../shared is not here")
-    return SHARED / "data" / path
+    one_line(error, *words)
 
 
 # What comes out
@@ -337,7 +328,7 @@ def test_remap_of_arrays() -> None:
 
 
 def test_raw_brats() -> None:
-    folder = shared("brats_raw/BraTS2021_90001")
+    folder = shared("data/brats_raw/BraTS2021_90001")
     names = ("t1", "t1ce", "t2", "flair")
     paths = {name: folder / f"BraTS2021_90001_{name}.nii.gz" for name in names}
     files = CaseFiles("BraTS2021_90001", paths, folder / "BraTS2021_90001_seg.nii.gz")
@@ -350,7 +341,7 @@ def test_raw_brats() -> None:
 
 
 def test_multiple_sclerosis_is_turned() -> None:
-    folder = shared("open_ms/patient19")
+    folder = shared("data/open_ms/patient19")
     files = CaseFiles("patient19", {"flair": folder / "FLAIR.nii.gz"}, folder / "lesions.nii.gz")
     found = examined(files, folder, labels=(1,))
     assert found.changes == ["reoriented from LAS to RAS"]
@@ -359,7 +350,7 @@ def test_multiple_sclerosis_is_turned() -> None:
 
 
 def test_odd_nan_voxels(tmp_path: Path) -> None:
-    path = shared("odd/nan_voxels.nii")
+    path = shared("data/odd/nan_voxels.nii")
     image = nibabel.load(path)
     nibabel.save(nibabel.Nifti1Image(np.ones(image.shape, np.uint8), image.affine), tmp_path / "seg.nii")
     refused(CaseFiles("one", {"t1": path}, tmp_path / "seg.nii"), "nan_voxels.nii", "voxels are NaN or infinite")

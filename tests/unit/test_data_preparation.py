@@ -12,8 +12,8 @@ from meddpm.data.examine import examine
 from meddpm.data.layouts import CaseFiles
 from meddpm.data.preparations import PREPARATIONS, WHOLE_HEAD
 from meddpm.data.tasks import Goal
+from tests.unit.files_fixture import one_line, shared
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
 MODALITIES = ("t1", "t1ce", "t2", "flair")
 # Those of the files are those of the presets: RAS for the whole head, LPS for BraTS.
 RAS = np.array([[1.5, 0, 0, 20], [0, 1.25, 0, -30], [0, 0, 2, 4.5], [0, 0, 0, 1]])
@@ -27,19 +27,6 @@ def counting(*shape: int) -> np.ndarray:
 
 def model(size: tuple[int, int, int], labels=(1, 2), value_range=(-1.0, 1.0)) -> ModelConfig:
     return ModelConfig(size, 1, labels, value_range, 32, (1, 2), 1, (), 10)
-
-
-def one_line(error: pytest.ExceptionInfo, *words: str) -> None:
-    text = str(error.value)
-    assert "\n" not in text
-    for word in words:
-        assert word in text
-
-
-def shared(path: str) -> Path:
-    if not SHARED.is_dir():
-        pytest.skip("../shared is not here")
-    return SHARED / path
 
 
 # Conditions

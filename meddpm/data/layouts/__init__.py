@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from meddpm.data.layouts.names import below
+
 
 @dataclass(frozen=True)
 class CaseFiles:
@@ -17,6 +19,15 @@ class CaseFiles:
     images: dict[str, Path]
     label: Path | None
     faults: list[str] = field(default_factory=list)
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """Each file by what it is: "label", where there is one, then the images."""
+        return ({"label": self.label} if self.label else {}) | self.images
+
+    def names(self, root: Path) -> dict[str, str]:
+        """The same, each as its path below `root`."""
+        return {name: below(path, root) for name, path in self.paths.items()}
 
 
 @dataclass(frozen=True)

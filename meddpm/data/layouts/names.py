@@ -1,5 +1,6 @@
 """Names: what may be an id, and how names stand in a message."""
 
+import os
 import re
 from pathlib import Path
 
@@ -12,6 +13,11 @@ ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def shown(text: str | Path) -> str:
     """A name with control characters, and bytes that are no text, escaped."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(text))
+
+
+def below(path: Path, root: Path) -> str:
+    """The path of a file below `root`, parted by /, as `shown`."""
+    return shown(Path(os.path.relpath(path, root)).as_posix())
 
 
 def some(names: list[str], most: int = 3) -> str:
