@@ -77,6 +77,41 @@ class GpuConfig:
 
 
 @dataclass(frozen=True)
+class RequestConfig:
+    """What a cluster is asked for, for one job: of a row of the GPU matrix, or of a stage that needs no GPU.
+
+    `mem` is in MB and `runtime` in minutes; both grow with each retry. `gpu_model` asks for a GPU by
+    `--gpus=MODEL:1`, `gres` by `--gres=GRES` in its place (for sites that reject --gpus); a row of a GPU with neither
+    asks by `--gpus=1`. It decides where a job runs and nothing that it computes: a change reruns nothing.
+    """
+
+    partition: str | None = None
+    gpu_model: str | None = None
+    gres: str | None = None
+    constraint: str | None = None
+    qos: str | None = None
+    account: str | None = None
+    slurm_extra: str | None = None
+    cpus: int = 4
+    mem: int = 16000
+    runtime: int = 60
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """How a SLURM cluster is used.
+
+    `stages` is what the stages without a GPU ask for. Jobs of the stages in `exclusive` (train, sample, bench,
+    profile) get their node alone. `warning_s` seconds before its time limit a job is sent SIGTERM, so that it saves
+    what it has; 0: it is not.
+    """
+
+    stages: RequestConfig = RequestConfig()
+    exclusive: tuple[str, ...] = ()
+    warning_s: int = 120
+
+
+@dataclass(frozen=True)
 class SolverConfig:
     """One sampler. `evaluations` null means every step of the model; `skip_first` leaves out the noisiest steps."""
 

@@ -103,7 +103,7 @@ def _lines(error: jsonschema.ValidationError) -> list[str]:
         case "maxLength":
             return [f"{shown} is too long; right would be at most {wanted} letters"]
         case "pattern":
-            return [f"{at}the name {_short(value)} is not allowed; right would be {_PATTERNS.get(wanted, wanted)}"]
+            return [f"{at}{_short(value)} is not allowed; right would be {_PATTERNS.get(wanted, wanted)}"]
     return [f"{shown}: {error.message[:150]}"]
 
 
@@ -127,6 +127,11 @@ _TYPES = {
     "null": "null",
 }
 _PATTERNS = {
+    r"^[A-Za-z0-9][A-Za-z0-9_.,+-]*\Z": "a partition as sinfo lists it",
+    r"^[A-Za-z0-9_.]+\Z": "a type of GPU as sinfo lists it, as a100",
+    r"^[A-Za-z0-9_]+(:[A-Za-z0-9_.]+)?(:1)?\Z": "one GPU, as gpu:1 or gpu:a100:1",
+    r"^[1-9][0-9]*(M|G|T)\Z": "a number of MB, or as 64G",
+    r"^[1-9][0-9]*(m|h|d)\Z": "a number of minutes, or as 12h or 2d",
     r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z": "letters, digits, _ . and -, a letter or digit first (it becomes a folder)",
     r"^[A-Z]{3}\Z": "three of L or R, P or A, I or S, as RAS",
     r"^[0-9]+\Z": "a label value, a whole number from 0 on",

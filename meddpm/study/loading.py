@@ -10,11 +10,13 @@ import yaml
 from meddpm.config import (
     ArchiveConfig,
     BenchConfig,
+    ClusterConfig,
     ConfigError,
     EvaluateConfig,
     GpuConfig,
     ProfileConfig,
     ReportConfig,
+    RequestConfig,
     SampleConfig,
     SolverConfig,
     StudySelection,
@@ -28,6 +30,8 @@ from meddpm.study import checks
 from meddpm.study.matrix import TRAIN, Study, StudyModel
 from meddpm.validation import closest, validate
 
+MB = {"M": 1, "G": 1024, "T": 1024 * 1024}
+MINUTES = {"m": 1, "h": 60, "d": 24 * 60}
 NOT_OF_THE_PRESET = {"preset", "dataset", "training_dataset", "weights"}
 
 
@@ -79,11 +83,14 @@ def _resolve(config: dict[str, Any], root: Path) -> Study:
     def section(key: str, cls: type) -> Any:
         return from_mapping(cls, config.get(key) or {})
 
+    cluster = config.get("cluster")
     study = Study(
         selection=section("study", StudySelection),
         models={name: _model(name, row) for name, row in config["models"].items()},
         datasets={name: dataset_from_mapping(row or {}) for name, row in config["datasets"].items()},
-        gpus=table("gpus", GpuConfig),
+        gpus={name: from_mapping(GpuConfig, _of(GpuConfig, row or {})) for name, row in config["gpus"].items()},
+        requests={name: _request(row or {}, cluster) for name, row in config["gpus"].items()},
+        cluster=_cluster(cluster),
         variants=table("variants", VariantConfig),
         solvers=table("solvers", SolverConfig),
         train=_recipe(config),
@@ -96,6 +103,29 @@ def _resolve(config: dict[str, Any], root: Path) -> Study:
     )
     checks.check(study, root)
     return study
+
+
+def _of(cls: type, row: dict[str, Any]) -> dict[str, Any]:
+    """The keys of `row` that are of `cls`: a row of the matrix says what a device is and how it is asked for."""
+    names = {each.name for each in dataclasses.fields(cls)}
+    return {name: value for name, value in row.items() if name in names}
+
+
+def _cluster(section: dict[str, Any] | None) -> ClusterConfig | None:
+    if section is None:
+        return None
+    stages = _request(section.get("stages") or {}, section)
+    return from_mapping(ClusterConfig, {**_of(ClusterConfig, section), "stages": stages})
+
+
+def _request(row: dict[str, Any], cluster: dict[str, Any] | None) -> RequestConfig:
+    """What is asked for a row; `cluster.account` is that of every row without one."""
+    asked = {name: value for name, value in _of(RequestConfig, row).items() if value is not None}
+    for name, units in (("mem", MB), ("runtime", MINUTES)):
+        if isinstance(asked.get(name), str):
+            asked[name] = int(asked[name][:-1]) * units[asked[name][-1]]
+    account = (cluster or {}).get("account")
+    return RequestConfig(**({"account": account} | asked))
 
 
 def _recipe(config: dict[str, Any]) -> TrainConfig:

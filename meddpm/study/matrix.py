@@ -11,6 +11,7 @@ from meddpm.config import (
     BASELINE,
     ArchiveConfig,
     BenchConfig,
+    ClusterConfig,
     DatasetConfig,
     EvaluateConfig,
     FilesConfig,
@@ -18,6 +19,7 @@ from meddpm.config import (
     ModelConfig,
     ProfileConfig,
     ReportConfig,
+    RequestConfig,
     SampleConfig,
     SolverConfig,
     StudySelection,
@@ -79,6 +81,8 @@ class Study:
     models: dict[str, StudyModel]
     datasets: dict[str, DatasetConfig]
     gpus: dict[str, GpuConfig]
+    requests: dict[str, RequestConfig]
+    cluster: ClusterConfig | None
     variants: dict[str, VariantConfig]
     solvers: dict[str, SolverConfig]
     train: TrainConfig

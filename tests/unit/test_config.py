@@ -230,7 +230,7 @@ FILES_FAULTS = [
     ({"lesion_every": 2}, "datasets.icbm152.lesion_every: unknown key"),
     ({"layout": "brats2020"}, "datasets.icbm152.layout: .* did you mean brats2021 or brats2023"),
     ({"orientation": "RAR"}, "datasets.icbm152.orientation: RAR does not name three directions"),
-    ({"orientation": "ras"}, "datasets.icbm152.orientation: the name .ras. is not allowed; right would be three of"),
+    ({"orientation": "ras"}, "datasets.icbm152.orientation: .ras. is not allowed; right would be three of"),
     ({"percentiles": [99, 1]}, r"datasets.icbm152.percentiles: \[99, 1\] do not rise"),
     ({"spacing_mm": [1, 1, 1], "fit": "contain"}, "datasets.icbm152.spacing_mm: has no use with fit: contain"),
     ({"spacing_mm": [1, 1, 1], "layout": "bids"}, "datasets.icbm152.spacing_mm: has no use with fit: contain"),
