@@ -13,6 +13,10 @@ min_version("9.27.0")
 configfile: os.path.join(workflow.basedir, "config.yaml")
 
 
+# Used where `--software-deployment-method apptainer` asks for it; envs/meddpm.def is its recipe.
+container: "envs/meddpm.sif"
+
+
 include: "rules/common.smk"
 include: "rules/data.smk"
 include: "rules/train.smk"
@@ -22,11 +26,14 @@ include: "rules/profile.smk"
 include: "rules/evaluate.smk"
 include: "rules/report.smk"
 include: "rules/archive.smk"
+include: "rules/not_run.smk"
+include: "rules/run.smk"
 
 
 localrules:
     all,
     run_config,
+    not_run,
     timing_table,
     kernels_table,
     environment_table,

@@ -13,8 +13,8 @@ rule archive:
         figures="results/figures",
         page="results/report/index.html",
         run_config="results/run_config.yaml",
-        training=[trained(model, file) for model in STUDY.trained_models() for file in ("training.json", "loss.csv")],
-        cases=datasets(),
+        training=there(training_records("training.json", "loss.csv")),
+        cases=there(datasets()),
         samples=cells("results/samples/{model}/{gpu}/{variant}/{solver}/samples.csv"),
     output:
         f"results/archive/{STUDY.selection.name}.zip",
@@ -22,6 +22,8 @@ rule archive:
         "results/logs/archive.log",
     conda:
         "../envs/report.yaml"
+    resources:
+        **off_device("archive"),
     params:
         settings=settings("archive"),
     script:

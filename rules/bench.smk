@@ -14,7 +14,7 @@ rule bench:
         "../envs/run.yaml"
     threads: device_threads
     resources:
-        gpu=1,
+        **on_device("bench"),
     params:
         settings=settings("bench"),
     script:

@@ -11,22 +11,39 @@ sys.path.insert(0, workflow.basedir)
 os.environ.update(PYTHONPATH=os.pathsep.join([workflow.basedir, *filter(None, [os.getenv("PYTHONPATH")])]))
 
 # Snakemake writes the path of its Python into shell commands as it is, also where it has a space in it.
+PYTHON = sys.executable
 if os.path.exists(sys.executable):
     sys.executable = shlex.quote(sys.executable)
 
 from meddpm import study
 from meddpm.config import UserError
 from meddpm.data import from_files
+from meddpm.runs import failures
+from meddpm.slurm import request, site
+from meddpm.study import not_run
 from meddpm.validation import with_text_keys
 
 try:
     # Snakemake lists those of the command line first, and lays them over the last one.
     *laid_over, default = map(os.path.basename, workflow.configfiles)
     STUDY = study.load(config, source=" + ".join([default, *laid_over]))
+    # What the cluster has, where this is one.
+    PARTITIONS = None
     if workflow.is_main_process:
         study.check_sources(STUDY)
+        PARTITIONS = site.partitions() if STUDY.cluster else None
+        # The jobs, which read this file again, must come to the same rows.
+        os.environ["MEDDPM_MISSING"] = json.dumps(not_run.unavailable(STUDY, PARTITIONS))
 except UserError as error:
     sys.exit(str(error))
+
+# Rows of the GPU matrix that the cluster lacks, and the reason.
+MISSING = json.loads(os.environ.get("MEDDPM_MISSING", "{}"))
+# In the second pass of a run, after some of its jobs failed: their files, and the reason.
+SECOND_PASS = "MEDDPM_SECOND_PASS" in os.environ
+FAILED = {path: each.reason for each in failures.read(".") for path in each.outputs} if SECOND_PASS else {}
+# Files of cells that do not run; rules/not_run.smk finds them.
+NOT_RUN = {}
 
 
 def one_of(names):
@@ -36,7 +53,7 @@ def one_of(names):
 
 wildcard_constraints:
     model=one_of(STUDY.selection.models),
-    gpu=one_of({*STUDY.selection.gpus, STUDY.train.gpu or STUDY.selection.gpus[0]}),
+    gpu=one_of(STUDY.gpu_names()),
     variant=one_of({*STUDY.selection.variants, STUDY.train.variant}),
     solver=one_of(STUDY.selection.solvers),
     dataset=one_of(STUDY.dataset_names()),
@@ -44,7 +61,10 @@ wildcard_constraints:
 
 
 def cells(pattern, **only):
-    """The paths of `pattern` for every cell of the matrix, some of its axes limited to `only`."""
+    """An input function: `pattern` for every cell of the matrix, some axes limited to `only` or set by the wildcards.
+
+    The file of a cell that does not run is that of rule not_run.
+    """
     chosen = STUDY.selection
     axes = dict(
         model=chosen.models,
@@ -53,7 +73,12 @@ def cells(pattern, **only):
         solver=chosen.solvers,
         phase=chosen.phases,
     )
-    return expand(pattern, **(axes | only))
+    return lambda wildcards: [in_place(path) for path in expand(pattern, **(axes | only | dict(wildcards.items())))]
+
+
+def in_place(path):
+    """Where the file of a cell lies: under results/not_run/ if it does not run."""
+    return path.replace("results/", "results/not_run/", 1) if path in NOT_RUN else path
 
 
 def settings(stage):
@@ -66,9 +91,25 @@ def source_files(wildcards):
     return from_files.fingerprint(STUDY.datasets[wildcards.dataset])
 
 
+def there(paths):
+    """An input function: those of `paths` that have not failed, nor wait for a GPU that the cluster lacks."""
+    return lambda wildcards: [path for path in paths if path not in FAILED and path not in untrained()]
+
+
+def untrained():
+    """The files of trainings that cannot run here."""
+    models = [model for model in STUDY.trained_models() if not_run.trains_nowhere(STUDY, model, MISSING)]
+    return {path for model in models for path in files_of("train", STUDY.training_cell(model))}
+
+
 def cases_of(model):
     """The table of cases that a model draws from."""
     return f"results/data/{STUDY.models[model].dataset}/cases.tsv"
+
+
+def models_with_cases(wildcards):
+    """The models whose dataset could be prepared."""
+    return [model for model in STUDY.selection.models if cases_of(model) not in FAILED]
 
 
 def datasets():
@@ -77,13 +118,18 @@ def datasets():
 
 
 def cases(wildcards):
-    """The same as an input function."""
-    return cases_of(wildcards.model)
+    """The table of cases that the model of a job draws from, if there is one."""
+    return [] if cases_of(wildcards.model) in FAILED else cases_of(wildcards.model)
 
 
 def training_cases(wildcards):
     """The table of cases that a model is trained on."""
     return f"results/data/{STUDY.models[wildcards.model].training_dataset}/cases.tsv"
+
+
+def training_records(*names):
+    """The files `names` that the trainings of the study leave."""
+    return [trained(model, name) for model in STUDY.trained_models() for name in names]
 
 
 def weights(wildcards):
@@ -100,5 +146,43 @@ def trained(model, file):
 
 
 def device_threads(wildcards):
-    """A job on a device takes all cores: nothing runs beside what is timed, and a CPU is its own device."""
-    return workflow.cores or 8
+    """The cores of a job on a device: on a cluster those of its row, on one machine all that a GPU can have.
+
+    A CPU is its own device: nothing runs beside what is timed.
+    """
+    if STUDY.cluster:
+        return STUDY.requests[wildcards.gpu].cpus
+    gpus = workflow.global_resources.get("gpu")  # those that jobs may have at once
+    shared_by = 1 if STUDY.gpus[wildcards.gpu].device == "cpu" or gpus is None else gpus.value
+    return max(1, (workflow.cores or 8) // shared_by)
+
+
+def on_device(stage):
+    """The resources of a rule whose jobs run on a device: one GPU, and on a cluster what their row asks for."""
+    return asked(stage, lambda wildcards: wildcards.gpu) if STUDY.cluster else dict(gpu=1)
+
+
+def off_device(stage):
+    """The resources of a rule whose jobs need no GPU."""
+    return asked(stage, lambda wildcards: None) if STUDY.cluster else {}
+
+
+def asked(stage, row):
+    """What the executor plugin for SLURM reads, each a function of wildcards and attempt. None: it is not asked for."""
+
+    def resource(name):
+        def value(wildcards, attempt):
+            gpu = row(wildcards)
+            row_asks = STUDY.requests[gpu] if gpu else STUDY.cluster.stages
+            return request.resources(
+                row_asks,
+                gpu=bool(gpu) and STUDY.asks_for_gpu(gpu),
+                attempt=attempt,
+                cluster=STUDY.cluster,
+                stage=stage,
+                limits=PARTITIONS,
+            )[name]
+
+        return value
+
+    return {name: resource(name) for name in request.NAMES}

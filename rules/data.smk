@@ -13,6 +13,8 @@ rule prepare:
     conda:
         "../envs/run.yaml"
     threads: 8
+    resources:
+        **off_device("prepare"),
     params:
         settings=settings("prepare"),
         # Not inputs: names may have braces, files may be missing, and a file that is replaced may be older.
@@ -30,6 +32,8 @@ rule data_qc:
         "results/logs/data_qc/{dataset}.log",
     conda:
         "../envs/report.yaml"
+    resources:
+        **off_device("data_qc"),
     params:
         settings=settings("data_qc"),
     script:

@@ -7,7 +7,7 @@ results/tables/quality.csv.
 
 rule evaluate:
     input:
-        samples=cells("results/samples/{{model}}/{gpu}/{variant}/{solver}/samples.csv"),
+        samples=cells("results/samples/{model}/{gpu}/{variant}/{solver}/samples.csv"),
         cases=cases,
     output:
         "results/quality/{model}/quality.csv",
@@ -15,6 +15,8 @@ rule evaluate:
         "results/logs/evaluate/{model}.log",
     conda:
         "../envs/run.yaml"
+    resources:
+        **off_device("evaluate"),
     params:
         settings=settings("evaluate"),
     script:

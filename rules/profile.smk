@@ -14,7 +14,7 @@ rule profile:
         "../envs/run.yaml"
     threads: device_threads
     resources:
-        gpu=1,
+        **on_device("profile"),
     params:
         settings=settings("profile"),
     script:

@@ -26,9 +26,9 @@ rule report:
         environment="results/tables/environment.csv",
         run_config="results/run_config.yaml",
         samples=cells("results/samples/{model}/{gpu}/{variant}/{solver}/samples.csv"),
-        cases=[cases_of(model) for model in STUDY.selection.models],
-        datasets=datasets(),
-        training=[trained(model, "training.json") for model in STUDY.trained_models()],
+        cases=lambda wildcards: [cases_of(model) for model in models_with_cases(wildcards)],
+        datasets=there(datasets()),
+        training=there(training_records("training.json")),
     output:
         page=report("results/report/index.html", caption="../captions/report.rst", category="Report"),
         figures=directory("results/figures"),
@@ -36,8 +36,10 @@ rule report:
         "results/logs/report.log",
     conda:
         "../envs/report.yaml"
+    resources:
+        **off_device("report"),
     params:
         settings=settings("report"),
-        models=STUDY.selection.models,
+        models=models_with_cases,
     script:
         "../workflow_scripts/report.py"

@@ -17,7 +17,7 @@ rule sample:
         "../envs/run.yaml"
     threads: device_threads
     resources:
-        gpu=1,
+        **on_device("sample"),
     params:
         settings=settings("sample"),
     script:

@@ -18,7 +18,7 @@ rule train:
         "../envs/run.yaml"
     threads: device_threads
     resources:
-        gpu=1,
+        **on_device("train"),
     params:
         settings=settings("train"),
     script:

@@ -7,6 +7,6 @@ with log.job(snakemake.log[0]):
     evaluate.run(
         snakemake.params.settings,
         samples=snakemake.input.samples,
-        cases=snakemake.input.cases,
+        cases=snakemake.input.get("cases") or None,
         target=snakemake.output[0],
     )

@@ -17,11 +17,11 @@ from meddpm.status import OK
 from meddpm.tables import Row
 
 
-def run(settings: str, samples: list[Path], cases: Path | str, target: Path | str) -> None:
+def run(settings: str, samples: list[Path], cases: Path | str | None, target: Path | str) -> None:
     """Write the quality table of one model from the samples.csv of its cells, <gpu>/<variant>/<solver>/samples.csv.
 
     `meddpm.quality.pairing.comparisons` says what is compared with what. A comparison with a cell that has no samples
-    is one row with its reason.
+    is one row with its reason. `cases` is None where the dataset could not be prepared, and no cell ran.
     """
     job = Job.parse("evaluate", settings)
     how = job.get("evaluate", EvaluateConfig)
@@ -51,7 +51,7 @@ def _missing(comparison: Comparison, cells: dict[Cell, Drawn]) -> Row | None:
 
 
 def _figures(
-    job: Job, how: EvaluateConfig, possible: list[Comparison], cells: dict[Cell, Drawn], cases: Path | str
+    job: Job, how: EvaluateConfig, possible: list[Comparison], cells: dict[Cell, Drawn], cases: Path | str | None
 ) -> dict[Comparison, list[Measurement]]:
     """The figures of each comparison, over all cases.
 
@@ -59,6 +59,8 @@ def _figures(
     and, because every variant is compared with it, of the baseline.
     """
     figures: dict[Comparison, list[Measurement]] = {each: [] for each in possible}
+    if not possible or cases is None:
+        return figures
     variants: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     for each in possible:
         variants[each.cell.gpu, each.cell.variant].append(each)
@@ -79,7 +81,7 @@ def _figures(
 def _cases(possible: list[Comparison], cells: dict[Cell, Drawn], cases: Path | str) -> list[manifest.CaseRow]:
     """The rows of the table of cases that the samples were drawn for."""
     known = {row.id: row for row in manifest.read(cases)}
-    names = cells[possible[0].cell].cases if possible else []
+    names = cells[possible[0].cell].cases
     unknown = [name for name in names if name not in known]
     if unknown:
         raise UserError(f"{cases}: lacks the case {unknown[0]} that samples were drawn for; draw them again")

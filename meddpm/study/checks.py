@@ -10,6 +10,7 @@ from meddpm.data import from_files, labels, preparations
 from meddpm.diffusion import solver_table
 from meddpm.model import presets
 from meddpm.model.formats import fit
+from meddpm.slurm import request
 from meddpm.study.matrix import SHIPPED, Study, StudyModel
 from meddpm.validation import closest
 
@@ -45,9 +46,21 @@ def _check_names(study: Study) -> None:
             raise ConfigError(
                 f"gpus.{name}.device_name: {gpu.device_name} is no regular expression ({error}); right would be A100"
             ) from None
+    _check_requests(study)
     if study.train.gpu:
         known("train.gpu", study.train.gpu, study.gpus)
     known("train.variant", study.train.variant, study.variants)
+
+
+def _check_requests(study: Study) -> None:
+    """What rows ask a cluster for can be asked for."""
+    try:
+        for name, each in study.requests.items():
+            request.check_request(each, f"gpus.{name}", gpu=study.asks_for_gpu(name))
+        if study.cluster:
+            request.check_request(study.cluster.stages, "cluster.stages", gpu=False)
+    except UserError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _check_baseline(study: Study) -> None:

@@ -1,6 +1,7 @@
 """A checked configuration: what is studied, and what decides the result of each job."""
 
 import dataclasses
+import itertools
 import json
 import os
 from dataclasses import dataclass
@@ -97,6 +98,16 @@ class Study:
         """The wildcards of the job that trains `model`."""
         return {"model": model, "gpu": self.train.gpu or self.selection.gpus[0], "variant": self.train.variant}
 
+    def gpu_names(self) -> list[str]:
+        """The rows of the GPU matrix that jobs run on, each once."""
+        training = [self.training_cell(model)["gpu"] for model in self.trained_models()]
+        return list(dict.fromkeys([*self.selection.gpus, *training]))
+
+    def asks_for_gpu(self, gpu: str) -> bool:
+        """Whether a row of the matrix asks a cluster for a GPU; one on the CPU does only where it names one."""
+        request = self.requests[gpu]
+        return self.gpus[gpu].device != "cpu" or bool(request.gpu_model or request.gres)
+
     def trained_models(self) -> list[str]:
         """The models of the study whose weights the train stage makes."""
         return [name for name in self.selection.models if self.models[name].trains]
@@ -123,6 +134,16 @@ class Study:
             images=users[0].config.image_channels if users else None,
             whole_head=any(model.knows_whole_heads for model in users),
         )
+
+    def cells(self, stage: str) -> list[dict[str, str]]:
+        """The wildcards of every job of `stage` (sample, bench, profile, evaluate) in the matrix."""
+        chosen = self.selection
+        phases = self.profile.phases if stage == "profile" else chosen.phases
+        axes = {"model": chosen.models, "gpu": chosen.gpus, "variant": chosen.variants}
+        axes |= {"solver": chosen.solvers} if stage == "sample" else {"phase": phases}
+        if stage == "evaluate":
+            axes = {"model": chosen.models}
+        return [dict(zip(axes, names, strict=True)) for names in itertools.product(*axes.values())]
 
     def settings(self, stage: str, **cell: str) -> str:
         """What decides the result of one job of `stage`, with the digest of its code, as one JSON string.

@@ -71,6 +71,15 @@ FAULTS = [
     ("variants.fp32", {"autocast": "bf16"}, ["variants.fp32", "baseline"]),
     ("solvers.dpmpp_2m_sde_10", {"kind": "dpmpp_2m_sde", "evaluations": -3}, ["evaluations", "-3", "1 or more"]),
     ("solvers.dpmpp_2m_sde_10", {"kind": "ddim", "evaluations": 7}, ["solvers.dpmpp_2m_sde_10", "7"]),
+    ("gpus.a", {"partition": "a b"}, ["gpus.a.partition", '"a b"', "as sinfo lists it"]),
+    ("gpus.a", {"mem": "64X"}, ["gpus.a.mem", '"64X"', "64G"]),
+    ("gpus.a", {"runtime": "12:00:00"}, ["gpus.a.runtime", '"12:00:00"', "12h"]),
+    ("gpus.a", {"cpus": 0}, ["gpus.a.cpus", "0", "1 or more"]),
+    ("gpus.a", {"gres": "gpu:a100:2"}, ["gpus.a.gres", '"gpu:a100:2"', "one GPU"]),
+    ("gpus.a", {"slurm_extra": "--x; rm -r y"}, ["gpus.a.slurm_extra", "a shell obeys"]),
+    ("gpus.a", {"slurm_extra": "--partition=b"}, ["gpus.a.slurm_extra", "--partition", "the key partition"]),
+    ("cluster.stages", {"gpu_model": "a100"}, ["cluster.stages.gpu_model", "unknown key"]),
+    ("cluster.exclusive", ["evaluate"], ["cluster.exclusive.0", '"evaluate"', "bench"]),
     ("train.steps", -5, ["train.steps", "-5", "1 or more"]),
     ("train.steps", "many", ["train.steps", '"many"', "a whole number"]),
     ("train.learning_rate", 0, ["train.learning_rate", "0", "more than 0"]),
@@ -184,7 +193,23 @@ def test_the_schema_states_the_defaults_that_the_code_has(name: str) -> None:
 @pytest.mark.parametrize("name", TABLES)
 def test_the_schema_states_the_defaults_of_a_row(name: str) -> None:
     schema = yaml.safe_load((ROOT / "schemas/config.schema.yaml").read_text(encoding="utf-8"))["properties"][name]
-    assert_defaults(TABLES[name], schema["additionalProperties"]["properties"])
+    keys = schema["additionalProperties"]["properties"]
+    own = {key: row for key, row in keys.items() if "$ref" not in row}
+    assert_defaults(TABLES[name], own)
+    requested = {field.name for field in dataclasses.fields(settings.RequestConfig)} if name == "gpus" else set()
+    assert keys.keys() - own.keys() == requested
+
+
+def test_the_schema_states_the_defaults_of_what_a_cluster_is_asked_for() -> None:
+    schema = yaml.safe_load((ROOT / "schemas/config.schema.yaml").read_text(encoding="utf-8"))
+    definitions, cluster = schema["$defs"], schema["properties"]["cluster"]["properties"]
+    request = {field.name for field in dataclasses.fields(settings.RequestConfig)}
+    assert_defaults(settings.RequestConfig, {name: definitions[name] for name in request})
+    assert set(cluster["stages"]["properties"]) == request - {"gpu_model", "gres"}
+    defaults = settings.to_mapping(settings.ClusterConfig())
+    assert {name: cluster[name]["default"] for name in ("exclusive", "warning_s")} == {
+        name: defaults[name] for name in ("exclusive", "warning_s")
+    }
 
 
 def test_the_schema_states_the_defaults_of_both_kinds_of_dataset() -> None:

@@ -35,13 +35,14 @@ FLOORS = {
         "provenance",
         "device",
         "memory",
+        "gpu_lock",
     ],
     1: ["model", "diffusion", "data"],
-    2: ["study", "variants", "fused"],
+    2: ["study", "slurm", "runs", "variants", "fused"],
     3: ["sampling", "training"],
     4: ["profiling", "quality", "bench"],
     5: ["report", "archive", "stages"],
-    6: ["cli", "cli_data", "cli_model", "__main__"],
+    6: ["cli", "cli_data", "cli_model", "cli_slurm", "__main__"],
 }
 FLOOR = {name: floor for floor, names in FLOORS.items() for name in names}
 
@@ -144,6 +145,20 @@ def test_conda_environment_has_the_pins_of_its_lock(name: str) -> None:
     assert environment["channels"] == ["conda-forge", "nodefaults"]
     python, pip, packages = environment["dependencies"]
     assert (python, pip, packages["pip"]) == ("python=3.11", "pip", sorted(pins(name)))
+
+
+def test_container_has_the_pins_of_the_locks() -> None:
+    recipe = (ROOT / "envs" / "meddpm.def").read_text(encoding="utf-8")
+    (base,) = re.findall(r"^From: python:(\d+\.\d+)\.\d+-slim-\w+$", recipe, re.MULTILINE)
+    assert f"Programming Language :: Python :: {base}" in project()["classifiers"]
+    copied = re.findall(r"^ {4}(locks/\S+) (/\S+)$", recipe, re.MULTILINE)
+    installed = re.findall(r"pip install .*-r (\S+)$", recipe, re.MULTILINE)
+    assert [lock for lock, _ in copied] == [f"locks/{name}.txt" for name in LOCKS["report"]]
+    assert installed == [dict(copied)["locks/report.txt"]], "and nothing that no lock has"
+    assert len(re.findall(r"\b(?:pip|conda|uv) install", recipe)) == 1
+    built = re.search(r"apptainer build (\S+) (\S+)", recipe)
+    assert built and f'container: "{built[1]}"' in (ROOT / "Snakefile").read_text(encoding="utf-8")
+    assert (ROOT / built[2]).is_file()
 
 
 @pytest.mark.parametrize("lock", LOCKS)
