@@ -2,12 +2,17 @@
 
 import errno
 import logging
+import os
+import signal
+import socket
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from types import FrameType
+from typing import NoReturn, TypeVar
 
 from meddpm.config import UserError
 
@@ -21,6 +26,9 @@ REFUSED = {
     *(errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP),
     *(errno.EIO, errno.ESTALE, errno.ETIMEDOUT),
 }
+
+TERMINATED = "stopped by SIGTERM (time limit, preemption or cancel)"
+INTERRUPTED = "stopped by SIGINT (Ctrl-C)"
 
 logger = logging.getLogger("meddpm")
 
@@ -41,8 +49,28 @@ def setup(path: Path | str | None = None) -> None:
 
 @contextmanager
 def job(path: Path | str) -> Iterator[None]:
-    """The block of a workflow script: its log goes to `path`, a fault that the user can mend ends it in one line."""
+    """The block of a workflow script: its log goes to `path`, a fault that the user can mend ends it in one line.
+
+    The first line says where the job runs. The last one is "done", or "ended with an error" after the reason: only a
+    job that was killed, or whose disk is full, leaves neither. Snakemake removes the log of the try before.
+    """
     setup(path)
+    number = os.environ.get("SLURM_JOB_ID", "")
+    cluster = f", SLURM job {number}" if number.isascii() and number.isdigit() else ""
+    logger.info("started on %s, process %d%s", socket.gethostname(), os.getpid(), cluster)
+    with _terminable():
+        try:
+            with _told():
+                yield
+        except BaseException:
+            logger.error("ended with an error")
+            raise
+    logger.info("done")
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Log why the block ended before its end, and end the process with that line where the user can mend it."""
     try:
         yield
     except UserError as error:
@@ -58,6 +86,34 @@ def job(path: Path | str) -> Iterator[None]:
     except Exception:
         logger.exception("a fault of the program")
         raise
+    except KeyboardInterrupt:
+        logger.error(INTERRUPTED)
+        sys.exit(INTERRUPTED)
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            logger.error("%s", end.code)
+        raise
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Within the block SIGTERM ends the process as an error does: files half written are removed, the log has its end.
+
+    Otherwise the system ends it without a word. A handler that is there already stays, and SIGTERM ignored is ignored.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(TERMINATED)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """What the start and the end of a run do: plan, jobs of a dead run, failed cells as rows.
 
-Output: results/.run/, which `python -m meddpm status` reads.
+Output: results/run/, which `python -m meddpm status` reads.
 """
 
 import contextlib

@@ -58,8 +58,3 @@ def summary(rows: list[CaseRow]) -> str:
     if len(usable) < len(rows):
         parts.append(f"{len(rows) - len(usable):,} refused")
     return f"{numbers.count(len(rows), 'case')}: {', '.join(parts)}"
-
-
-def printable(text: str) -> str:
-    """A text from a file or its name without what a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -11,6 +11,7 @@ from meddpm.report import case_words
 from meddpm.report.rows import unique
 from meddpm.report.summary import LOG_WIDTH
 from meddpm.status import OK
+from meddpm.words import printable
 
 HEADINGS = ("case", "shape", "voxel, mm", "axes", "intensity", "labels, mL")
 GAP, INDENT = "  ", "    "
@@ -72,7 +73,7 @@ def _console() -> Console:
 
 def _say(console: Console, words: str, style: str, indent: str = "") -> None:
     """Print words, wrapped between words where there is room for one, each line behind `indent`."""
-    for line in textwrap.wrap(case_words.printable(words), console.width - len(indent), break_on_hyphens=False):
+    for line in textwrap.wrap(printable(words), console.width - len(indent), break_on_hyphens=False):
         # Text, not str: rich would read square brackets in a name as markup.
         console.print(Text.assemble(indent, (line, style)), soft_wrap=True)
 
@@ -80,7 +81,7 @@ def _say(console: Console, words: str, style: str, indent: str = "") -> None:
 def _cells(row: CaseRow) -> tuple[str, ...]:
     """The cells of a case under `HEADINGS`."""
     return (
-        case_words.printable(row.id),
+        printable(row.id),
         case_words.shape(row.original_shape),
         case_words.spacing(row.original_spacing_mm),
         row.original_orientation,

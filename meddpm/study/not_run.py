@@ -28,18 +28,18 @@ def unavailable(study: Study, partitions: Collection[str] | None) -> dict[str, s
     if partitions is None or study.cluster is None:
         return {}
 
-    def lacks(partition: str | None) -> bool:
-        # sbatch takes several, and the job runs in one of them.
-        return partition is not None and not set(partition.split(",")) & set(partitions)
+    def lacks(partition: str | None) -> str | None:
+        # sbatch takes several, as a,b, and refuses them all where one is not known.
+        names = partition.split(",") if partition else []
+        return next((name for name in names if name not in partitions), None)
 
-    stages = study.cluster.stages.partition
-    if lacks(stages):
+    missing = lacks(study.cluster.stages.partition)
+    if missing:
         raise ConfigError(
-            f"cluster.stages.partition: this cluster has no partition {stages}; "
-            f"{closest(str(stages), list(partitions))}"
+            f"cluster.stages.partition: this cluster has no partition {missing}; {closest(missing, list(partitions))}"
         )
-    asked = {name: study.requests[name].partition for name in study.gpu_names()}
-    return {name: f"this cluster has no partition {each}" for name, each in asked.items() if lacks(each)}
+    asked = {name: lacks(study.requests[name].partition) for name in study.gpu_names()}
+    return {name: f"this cluster has no partition {each}" for name, each in asked.items() if each}
 
 
 def cells(

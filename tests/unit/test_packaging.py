@@ -36,6 +36,7 @@ FLOORS = {
         "device",
         "memory",
         "gpu_lock",
+        "words",
     ],
     1: ["model", "diffusion", "data"],
     2: ["study", "slurm", "runs", "variants", "fused"],
@@ -157,7 +158,8 @@ def test_container_has_the_pins_of_the_locks() -> None:
     assert installed == [dict(copied)["locks/report.txt"]], "and nothing that no lock has"
     assert len(re.findall(r"\b(?:pip|conda|uv) install", recipe)) == 1
     built = re.search(r"apptainer build (\S+) (\S+)", recipe)
-    assert built and f'container: "{built[1]}"' in (ROOT / "Snakefile").read_text(encoding="utf-8")
+    assert built
+    assert f'container: "{built[1]}"' in (ROOT / "Snakefile").read_text(encoding="utf-8")
     assert (ROOT / built[2]).is_file()
 
 

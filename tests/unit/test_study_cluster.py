@@ -76,7 +76,12 @@ def test_the_cells_of_each_stage() -> None:
 
 def test_rows_whose_partition_is_not_there() -> None:
     loaded = cluster_study()
-    assert not_run.unavailable(loaded, {"cpu", "gpu-all"}) == {"a100": "this cluster has no partition gpu-a100"}
+    assert not_run.unavailable(loaded, {"cpu", "gpu-all", "gpu-h100"}) == {
+        "a100": "this cluster has no partition gpu-a100"
+    }
+    assert not_run.unavailable(loaded, {"cpu", "gpu-all", "gpu-a100"}) == {
+        "h100": "this cluster has no partition gpu-h100"
+    }, "sbatch refuses a list of which one is not known"
     assert not_run.unavailable(loaded, None) == {}, "not known: sinfo did not answer"
     with pytest.raises(ConfigError, match=r"cluster\.stages\.partition: this cluster has no partition cpu; .*cpus"):
         not_run.unavailable(loaded, {"gpu-a100", "gpu-all", "cpus"})

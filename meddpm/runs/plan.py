@@ -1,0 +1,72 @@
+"""The plan of a run: its jobs, written by the workflow before the first one starts."""
+
+import dataclasses
+import json
+import os
+import socket
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from meddpm.config import UserError
+from meddpm.files import write_json
+from meddpm.words import printable
+
+# What a run leaves for `python -m meddpm status`, in its folder.
+RECORDS = Path("results/run")
+FILE = RECORDS / "plan.json"
+
+
+@dataclass(frozen=True)
+class PlannedJob:
+    """One job: its rule, wildcards (in the order of the rule), files and log, relative to the folder of the run.
+
+    `needed`: this run had to run it. `inputs` tell which jobs come before it.
+    """
+
+    rule: str
+    wildcards: dict[str, str]
+    outputs: list[str]
+    log: str | None
+    needed: bool
+    inputs: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The jobs of a run, the command and process that started it, when (local time) and where.
+
+    `since` is that time by the clock of the file system, in seconds: files that are older come from an earlier run.
+    """
+
+    host: str
+    pid: int
+    time: str
+    command: str
+    jobs: list[PlannedJob]
+    since: float
+
+
+def write(folder: Path | str, jobs: list[PlannedJob], command: str) -> None:
+    """Write the plan of a run that starts in `folder` now, as a child of this process or in it."""
+    record = {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "time": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "command": printable(command),
+        "jobs": [dataclasses.asdict(job) for job in jobs],
+    }
+    write_json(Path(folder) / FILE, record)
+
+
+def read(folder: Path | str) -> Plan | None:
+    """The plan of the last run that started in `folder`; None where none did. Raises UserError if it is no plan."""
+    path = Path(folder) / FILE
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        jobs = [PlannedJob(**job) for job in record.pop("jobs")]
+        return Plan(**record, jobs=jobs, since=path.stat().st_mtime)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{path}: cannot be read ({error}); start the run again") from None
