@@ -20,7 +20,10 @@ from meddpm.config import UserError, repository_root
 
 PACKAGE = "meddpm"
 # Configuration reaches a stage through its parameters, and the others cannot change a figure.
-OUTSIDE_THE_DIGEST = {PACKAGE, *(f"{PACKAGE}.{name}" for name in ("config", "files", "log", "provenance"))}
+OUTSIDE_THE_DIGEST = {
+    PACKAGE,
+    *(f"{PACKAGE}.{name}" for name in ("config", "files", "gpu_lock", "log", "provenance", "words")),
+}
 
 
 def _module_file(module: str) -> Path | None:

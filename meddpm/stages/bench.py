@@ -33,23 +33,19 @@ def run(settings: str, target: Path | str, environment: Path | str, threads: int
     cell = job.cell("model", "gpu", "variant", "phase")
     names = list(job.values["solvers"]) or [None]
     environment_rows: list[Row] = []
+    known: Row = {}
+    measure = _train_rows if cell["phase"] == "train" else _sample_rows
     try:
-        where = device.resolve(job.get("gpu_config", GpuConfig))
-        environment_rows = [job.environment(where)]
-        known = {"environment": environment_rows[0]["environment"], "device_name": device.name(where)}
-    except CannotRun as reason:
-        rows = [{**cell, "solver": solver, **not_run(reason)} for solver in names]
-    else:
-        try:
+        with device.claimed(job.get("gpu_config", GpuConfig), cell["gpu"]) as where:
+            environment_rows = [job.environment(where)]
+            known = {"environment": environment_rows[0]["environment"], "device_name": device.name(where)}
             with network.device_errors():
-                measured = (
-                    _train_rows(job, where, target) if cell["phase"] == "train" else _sample_rows(job, where, target)
-                )
-            note = variants.note(job.get("variant_config", VariantConfig), where)
-            rows = [{**cell, **known, **row, "reason": note} for row in measured]
-        except CannotRun as reason:
-            logger.info("%s: %s", reason.status, reason.reason)
-            rows = [{**cell, **known, "solver": solver, **not_run(reason)} for solver in names]
+                measured = measure(job, where, target)
+        note = variants.note(job.get("variant_config", VariantConfig), where)
+        rows = [{**cell, **known, **row, "reason": note} for row in measured]
+    except CannotRun as reason:
+        logger.info("%s: %s", reason.status, reason.reason)
+        rows = [{**cell, **known, "solver": solver, **not_run(reason)} for solver in names]
     tables.write("timing", rows, target)
     tables.write("environment", environment_rows, environment)
 

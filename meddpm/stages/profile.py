@@ -25,12 +25,12 @@ def run(settings: str, target: Path | str, environment: Path | str, threads: int
     cell = {**job.cell("model", "gpu", "variant", "phase"), "profiler": "torch"}
     environment_rows: list[Row] = []
     try:
-        where = device.resolve(job.get("gpu_config", GpuConfig))
-        environment_rows = [job.environment(where)]
         trace = folder(target) / "trace.json.gz"
         variant = job.get("variant_config", VariantConfig)
-        with variants.applied(variant, where, cell["phase"] == "train") as applied, network.device_errors():
-            _profile(job, applied, trace)
+        with device.claimed(job.get("gpu_config", GpuConfig), cell["gpu"]) as where:
+            environment_rows = [job.environment(where)]
+            with variants.applied(variant, where, cell["phase"] == "train") as applied, network.device_errors():
+                _profile(job, applied, trace)
         known = {"environment": environment_rows[0]["environment"], "status": OK}
         rows = [{**cell, **row, **known} for row in kineto.kernel_rows(trace)]
     except CannotRun as reason:

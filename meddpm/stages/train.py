@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,9 @@ def run(
         if not rows:
             raise UserError(f"{cases}: lists no case; a training needs one or more")
         checkpoints = Checkpoints(place / "checkpoints" / _identity(job, how, rows), how.keep_checkpoints)
-        with interrupt.noted() as asked:
-            facts, result = _train(job, how, Path(cases), rows, checkpoints, asked, threads)
+        _require_fit(Path(cases), rows, job.get("model_config", ModelConfig))
+        with interrupt.noted() as asked, _claimed(job, asked) as where:
+            facts, result = _train(job, how, Path(cases), rows, checkpoints, where, asked, threads)
             kept = place / "kept" / _digest(settings, rows) / Path(target).name
             for path in (kept, Path(target)):
                 weights.save(path, result.weights, facts)
@@ -69,12 +71,23 @@ def run(
     write_json(place / STATUS_FILE, {"status": OK, "reason": "", "step": facts["steps"]})
 
 
+def _claimed(job: Job, asked: Callable[[], str | None]) -> AbstractContextManager[torch.device]:
+    """The device for the block; a training that is asked to stop waits for none."""
+
+    def between() -> None:
+        if asked():
+            raise Stopped("stopped while it waited for a GPU")
+
+    return device.claimed(job.get("gpu_config", GpuConfig), job.values["gpu"], between)
+
+
 def _train(
     job: Job,
     how: TrainConfig,
     cases: Path,
     rows: list[manifest.CaseRow],
     checkpoints: Checkpoints,
+    where: torch.device,
     asked: Callable[[], str | None],
     threads: int,
 ) -> tuple[dict[str, Any], TrainingResult]:
@@ -82,8 +95,6 @@ def _train(
     config = job.get("model_config", ModelConfig)
     if len(rows) == 1:
         logger.warning("%s: %s", cases, ONE_CASE)
-    _require_fit(cases, rows, config)
-    where = device.resolve(job.get("gpu_config", GpuConfig))
     torch.manual_seed(how.seed)
     with (
         variants.applied(job.get("variant_config", VariantConfig), where, training=True) as applied,
@@ -128,10 +139,7 @@ def _identity(job: Job, how: TrainConfig, rows: list[manifest.CaseRow]) -> str:
     fixed = dataclasses.replace(how, **{name: getattr(TrainConfig(), name) for name in NOT_OF_THE_RUN})
     if how.decay == "none":
         fixed = dataclasses.replace(fixed, steps=TrainConfig().steps)  # then it only says where to end
-    try:
-        kind = device.resolve(job.get("gpu_config", GpuConfig)).type  # random states are of one kind of device
-    except CannotRun:
-        kind = "none"
+    kind = device.kind(job.get("gpu_config", GpuConfig))  # random states are of one kind of device
     values = {**job.values, "train": to_mapping(fixed), "kind": kind}
     return _digest(json.dumps(values, sort_keys=True), rows)
 
