@@ -31,7 +31,6 @@ def run(settings: str, target: Path | str, environment: Path | str, threads: int
     job = Job.parse("bench", settings)
     torch.set_num_threads(threads)
     cell = job.cell("model", "gpu", "variant", "phase")
-    names = list(job.values["solvers"]) or [None]
     environment_rows: list[Row] = []
     known: Row = {}
     measure = _train_rows if cell["phase"] == "train" else _sample_rows
@@ -45,9 +44,15 @@ def run(settings: str, target: Path | str, environment: Path | str, threads: int
         rows = [{**cell, **known, **row, "reason": note} for row in measured]
     except CannotRun as reason:
         logger.info("%s: %s", reason.status, reason.reason)
-        rows = [{**cell, **known, "solver": solver, **not_run(reason)} for solver in names]
+        rows = [{**row, **known, **not_run(reason)} for row in unmeasured(job)]
     tables.write("timing", rows, target)
     tables.write("environment", environment_rows, environment)
+
+
+def unmeasured(job: Job) -> list[Row]:
+    """The rows of a cell, each solver of the study one, without what is measured."""
+    cell = job.cell("model", "gpu", "variant", "phase")
+    return [{**cell, "solver": solver} for solver in list(job.values["solvers"]) or [None]]
 
 
 def _sample_rows(job: Job, where: torch.device, target: Path | str) -> list[Row]:

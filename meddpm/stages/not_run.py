@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 from meddpm import tables
 from meddpm.config import BASELINE
 from meddpm.files import write_csv
-from meddpm.stages import sample
-from meddpm.stages.profile import NO_KERNEL
+from meddpm.stages import bench, profile, sample
+from meddpm.stages.job import Job
+
+TABLES = {"bench": "timing", "profile": "kernels", "evaluate": "quality"}
 
 
 def run(cells: str) -> None:
@@ -18,30 +19,19 @@ def run(cells: str) -> None:
     a model, the cells that it would have compared.
     """
     for cell in json.loads(cells):
-        values = json.loads(cell["settings"])
+        job = Job(cell["stage"], json.loads(cell["settings"]))
         why = {"status": cell["status"], "reason": cell["reason"]}
         target, *environment = map(Path, cell["files"])
-        if cell["stage"] == "sample":
+        if job.stage == "sample":
             write_csv(target, sample.COLUMNS, [why])
         else:
-            table, rows = ROWS[cell["stage"]](values, cell["cells"])
-            tables.write(table, [row | why for row in rows], target)
+            tables.write(TABLES[job.stage], [row | why for row in _unmeasured(job, cell["cells"])], target)
         for path in environment:
             tables.write("environment", [], path)
 
 
-def _bench(values: dict[str, Any], _: Any) -> tuple[str, list[tables.Row]]:
-    cell = {key: values[key] for key in ("model", "gpu", "variant", "phase")}
-    return "timing", [{**cell, "solver": solver} for solver in list(values["solvers"]) or [None]]
-
-
-def _profile(values: dict[str, Any], _: Any) -> tuple[str, list[tables.Row]]:
-    cell = {key: values[key] for key in ("model", "gpu", "variant", "phase")}
-    return "kernels", [{**cell, **NO_KERNEL, "profiler": "torch"}]
-
-
-def _evaluate(values: dict[str, Any], cells: list[dict[str, str]]) -> tuple[str, list[tables.Row]]:
-    return "quality", [{**cell, "reference": BASELINE, "metric": "ssim", "region": "whole"} for cell in cells]
-
-
-ROWS = {"bench": _bench, "profile": _profile, "evaluate": _evaluate}
+def _unmeasured(job: Job, compared: list[dict[str, str]]) -> list[tables.Row]:
+    """The rows that the stage would have written, without what is measured."""
+    if job.stage == "evaluate":
+        return [{**cell, "reference": BASELINE, "metric": "ssim", "region": "whole"} for cell in compared]
+    return {"bench": bench, "profile": profile}[job.stage].unmeasured(job)

@@ -15,14 +15,14 @@ from meddpm.tables import Row
 from meddpm.training import step as training
 
 INPUT_SEED = 0
-NO_KERNEL = {"kernel": "", "category": ""}
+PROFILER = "torch"
 
 
 def run(settings: str, target: Path | str, environment: Path | str, threads: int) -> None:
     """Write the cell's rows of the kernel table to `target`; the trace, trace.json.gz, lies beside it."""
     job = Job.parse("profile", settings)
     torch.set_num_threads(threads)
-    cell = {**job.cell("model", "gpu", "variant", "phase"), "profiler": "torch"}
+    cell = {**job.cell("model", "gpu", "variant", "phase"), "profiler": PROFILER}
     environment_rows: list[Row] = []
     try:
         trace = folder(target) / "trace.json.gz"
@@ -35,9 +35,14 @@ def run(settings: str, target: Path | str, environment: Path | str, threads: int
         rows = [{**cell, **row, **known} for row in kineto.kernel_rows(trace)]
     except CannotRun as reason:
         logger.info("%s: %s", reason.status, reason.reason)
-        rows = [{**cell, **NO_KERNEL, **not_run(reason)}]
+        rows = [row | not_run(reason) for row in unmeasured(job)]
     tables.write("kernels", rows, target)
     tables.write("environment", environment_rows, environment)
+
+
+def unmeasured(job: Job) -> list[Row]:
+    """The one row of a cell that was not profiled."""
+    return [{**job.cell("model", "gpu", "variant", "phase"), "profiler": PROFILER, "kernel": "", "category": ""}]
 
 
 def _profile(job: Job, applied: variants.Applied, trace: Path) -> None:
