@@ -113,13 +113,6 @@ def _identity(index: int) -> str:
     return str(uuid) if uuid else f"{torch.cuda.get_device_name(index)}, number {index}"
 
 
-def _lock(ids: list[str], seen: int, between: Callable[[], None]) -> AbstractContextManager[int]:
-    """One of the GPUs `ids`, locked, unless SLURM gave the job the only one that is seen: then it keeps others away."""
-    if seen == 1 and "SLURM_JOB_ID" in os.environ:
-        return nullcontext(0)
-    return gpu_lock.held(ids, between=between)
-
-
 def _give_memory_back() -> None:
     """Before the next job gets the GPU, what this one holds of its memory for later use."""
     import torch
@@ -127,26 +120,6 @@ def _give_memory_back() -> None:
     gc.collect()
     with suppress(RuntimeError):  # the device may have failed
         torch.cuda.empty_cache()
-
-
-def resolve(gpu: GpuConfig) -> "torch.device":
-    """The torch device for a row of the GPU matrix.
-
-    Raises CannotRun: unavailable where the row asks for CUDA and there is none, failed where the device found is not
-    the one that the row names, so that no figure stands under the wrong name.
-    """
-    import torch
-
-    kind = gpu.device
-    if kind == "auto":
-        kind = "cuda" if torch.cuda.is_available() else "cpu"
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise CannotRun(UNAVAILABLE, "this host has no CUDA device that torch can use")
-    device = torch.device(kind)
-    found = name(device)
-    if gpu.device_name and not re.search(gpu.device_name, found):
-        raise CannotRun(FAILED, f"the job got {found}, which does not match device_name {gpu.device_name}")
-    return device
 
 
 def name(device: "torch.device") -> str:

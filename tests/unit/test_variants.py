@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from meddpm import device, variants
-from meddpm.config import GpuConfig, VariantConfig, repository_root
+from meddpm import variants
+from meddpm.config import VariantConfig, repository_root
 from meddpm.status import CannotRun
 
 CPU = torch.device("cpu")
@@ -211,21 +211,3 @@ def test_a_variant_that_switches_nothing_on_a_cpu_says_so() -> None:
 def test_the_scaler_works_under_fp16_alone() -> None:
     assert not variants.Applied(VariantConfig(autocast="bf16"), CPU).scaler().is_enabled()
     assert variants.Applied(VariantConfig(autocast="fp16"), CPU).scaler().is_enabled()
-
-
-def test_auto_falls_back_to_the_cpu_and_cuda_is_unavailable_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert device.resolve(GpuConfig()).type == "cpu"
-    with pytest.raises(CannotRun) as caught:
-        device.resolve(GpuConfig(device="cuda"))
-    assert caught.value.status == "unavailable"
-
-
-def test_a_device_of_another_name_is_failed_and_gives_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "name", lambda _: "Tesla V100-SXM2-32GB")
-    with pytest.raises(CannotRun) as caught:
-        device.resolve(GpuConfig(device="cpu", device_name="A100"))
-    assert caught.value.status == "failed"
-    assert "V100" in caught.value.reason
-    assert "A100" in caught.value.reason
-    device.resolve(GpuConfig(device="cpu", device_name="V100"))
