@@ -27,13 +27,13 @@ include: "rules/evaluate.smk"
 include: "rules/report.smk"
 include: "rules/archive.smk"
 include: "rules/not_run.smk"
+include: "rules/submission.smk"
 include: "rules/run.smk"
 
 
 localrules:
     all,
     run_config,
-    not_run,
     timing_table,
     kernels_table,
     environment_table,

@@ -33,17 +33,17 @@ try:
         study.check_sources(STUDY)
         PARTITIONS = site.partitions() if STUDY.cluster else None
         # The jobs, which read this file again, must come to the same rows.
-        os.environ["MEDDPM_MISSING"] = json.dumps(not_run.unavailable(STUDY, PARTITIONS))
+        os.environ.update(MEDDPM_MISSING=json.dumps(not_run.unavailable(STUDY, PARTITIONS)))
+    # In the second pass of a run, after some of its jobs failed: their files, and the reason.
+    SECOND_PASS = "MEDDPM_SECOND_PASS" in os.environ
+    FAILED = {path: each.reason for each in failures.read(".") for path in each.outputs} if SECOND_PASS else {}
 except UserError as error:
     sys.exit(str(error))
 
 # Rows of the GPU matrix that the cluster lacks, and the reason.
-MISSING = json.loads(os.environ.get("MEDDPM_MISSING", "{}"))
-# In the second pass of a run, after some of its jobs failed: their files, and the reason.
-SECOND_PASS = "MEDDPM_SECOND_PASS" in os.environ
-FAILED = {path: each.reason for each in failures.read(".") for path in each.outputs} if SECOND_PASS else {}
-# Files of cells that do not run; rules/not_run.smk finds them.
-NOT_RUN = {}
+MISSING = json.loads(os.getenv("MEDDPM_MISSING", "{}"))
+# The outputs of the stages of a cell, and the files of cells that do not run: rules/not_run.smk fills both.
+OUTPUTS, NOT_RUN = {}, {}
 
 
 def one_of(names):
@@ -81,6 +81,29 @@ def in_place(path):
     return path.replace("results/", "results/not_run/", 1) if path in NOT_RUN else path
 
 
+def files_of(stage, wildcards):
+    """The files that the job of a cell writes."""
+    return [expand(pattern, **wildcards)[0] for pattern in OUTPUTS[stage]]
+
+
+def rows_to_write(wildcards):
+    """What rule not_run is told, as one text."""
+    every = {cell.files[0]: cell for cell in NOT_RUN.values()}.values()
+    return json.dumps(
+        [
+            dict(
+                stage=cell.stage,
+                settings=STUDY.settings(cell.stage, **cell.wildcards),
+                files=[in_place(path) for path in cell.files],
+                cells=[of for of in STUDY.cells("sample") if of["model"] == cell.wildcards["model"]],
+                status=cell.status,
+                reason=cell.reason,
+            )
+            for cell in every
+        ]
+    )
+
+
 def settings(stage):
     """A params function: the settings of one job of `stage` as one string, from its wildcards."""
     return lambda wildcards: STUDY.settings(stage, **dict(wildcards.items()))
@@ -92,8 +115,13 @@ def source_files(wildcards):
 
 
 def there(paths):
-    """An input function: those of `paths` that have not failed, nor wait for a GPU that the cluster lacks."""
-    return lambda wildcards: [path for path in paths if path not in FAILED and path not in untrained()]
+    """An input function: those of `paths` that have not failed, nor need a training that cannot run here."""
+
+    def found(wildcards):
+        lost = untrained()
+        return [path for path in paths if path not in FAILED and (path not in lost or os.path.isfile(path))]
+
+    return found
 
 
 def untrained():
@@ -158,12 +186,12 @@ def device_threads(wildcards):
 
 
 def on_device(stage):
-    """The resources of a rule whose jobs run on a device: one GPU, and on a cluster what their row asks for."""
+    """The resources of jobs on a device: one GPU, and on a cluster what their row asks for."""
     return asked(stage, lambda wildcards: wildcards.gpu) if STUDY.cluster else dict(gpu=1)
 
 
 def off_device(stage):
-    """The resources of a rule whose jobs need no GPU."""
+    """The resources of jobs that need no GPU."""
     return asked(stage, lambda wildcards: None) if STUDY.cluster else {}
 
 

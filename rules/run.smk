@@ -9,9 +9,8 @@ import subprocess
 
 from snakemake.cli import parse_args
 
-from meddpm.log import show_progress
+from meddpm.log import REFUSED, show_progress
 from meddpm.runs import plan
-from meddpm.slurm import queue
 
 # What can still be made where jobs of the cells have failed.
 AFTER_FAILURES = [
@@ -39,18 +38,29 @@ def second_pass(targets):
     subprocess.run(command, env=os.environ | dict(MEDDPM_SECOND_PASS="1"))
 
 
+@contextlib.contextmanager
+def in_one_line():
+    """A fault that the user can mend, in the block, ends Snakemake with a line."""
+    try:
+        with show_progress():
+            yield
+    except UserError as error:
+        sys.exit(str(error))
+    except OSError as error:
+        if error.errno not in REFUSED:
+            raise
+        sys.exit(f"{error.filename or 'results'}: {error.strerror}; make room or mend the permissions")
+
+
 def begin():
     """Before the first job: end what a run that was killed left in the queue, and write the plan."""
     if SECOND_PASS:
         return
-    try:
+    with in_one_line():
         if workflow.executor_plugin.name == "slurm":
-            with show_progress():
-                queue.cancel_left_over(".")
-    except UserError as error:
-        sys.exit(str(error))
-    failures.clear(".")
-    plan.write(".", [planned(job) for job in workflow.dag.jobs], " ".join(sys.argv))
+            queue.cancel_left_over(".")
+        failures.clear(".")
+        plan.write(".", [planned(job) for job in workflow.dag.jobs], " ".join(sys.argv))
 
 
 def end(logs):
@@ -63,8 +73,9 @@ def end(logs):
     # Those of the cells, and what failed itself; the rest may yet be made.
     lost = [job for job in unfinished if job.rule in OF_A_CELL or job.outputs[0] in failed]
     found = failures.collect(".", next(iter(logs), None), lost, failed)
-    failures.write(".", found)
     print(failures.in_words(found), file=sys.stderr)
+    with in_one_line():
+        failures.write(".", found)
     targets = [path for job in unfinished if job not in lost for path in job.outputs if job.rule in AFTER_FAILURES]
     if targets and workflow.execution_settings.keep_going:
         print("The report is made with them as rows.", file=sys.stderr)
@@ -72,6 +83,8 @@ def end(logs):
 
 
 onstart:
+    if workflow.executor_plugin.name == "slurm":
+        adapt(workflow.scheduler._executor)
     begin()
 
 

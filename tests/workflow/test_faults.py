@@ -1,6 +1,7 @@
 """What goes wrong: a bad configuration is one line before the DAG, an interrupted run leaves nothing half-written."""
 
 import contextlib
+import csv
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from meddpm import provenance
 from tests.workflow.conftest import Checkout
@@ -107,6 +109,64 @@ def test_a_training_that_is_interrupted_leaves_a_checkpoint_and_a_second_run_goe
     assert (record["steps"], record["continued_after_step"]) == (step + 3, step)
     assert json.loads((checkout.root / TRAINED / "status.json").read_text())["status"] == "ok"
     assert not list((checkout.root / TRAINED).rglob(".*.*.pt"))
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_failed_cells_are_rows_of_a_page_that_is_made_and_are_tried_again(study: Checkout, tmp_path: Path) -> None:
+    root = tmp_path / "a run"
+    shutil.copytree(study.root, root, symlinks=True)
+    checkout = Checkout.__new__(Checkout)
+    checkout.root, checkout.python = root, root / ".venv/bin/python"
+    changes = {
+        "study": {"gpus": ["cpu", "other"], "variants": ["fp32"], "phases": ["sample"]},
+        "gpus": {"cpu": {"device": "cpu"}, "other": {"device": "cpu", "device_name": "no such processor"}},
+    }
+    tiny = yaml.safe_load((root / "tiny.yaml").read_text())
+
+    def configure(**gpus: dict[str, str]) -> None:
+        merged = {**tiny, "study": tiny["study"] | changes["study"], "gpus": changes["gpus"] | gpus}
+        (root / "two.yaml").write_text(yaml.safe_dump(merged))
+
+    page = "results/report/index.html"
+    configure()
+    # A pattern that names no processor: the jobs of the row fail, as on a cluster that gives another GPU.
+    result = checkout.snakemake("--", page, configfile="two.yaml")
+    printed = result.stdout + result.stderr
+    assert result.returncode == 1, printed
+    reason = "does not match device_name no such processor"
+    (told,) = (line for line in printed.splitlines() if line.startswith("  bench tiny other fp32 sample: "))
+    assert reason in told
+    for table in ("timing", "kernels", "quality"):
+        found = {(row["gpu"], row["status"]) for row in rows(root / f"results/tables/{table}.csv")}
+        assert found == {("cpu", "ok"), ("other", "failed")}, table
+        assert all(
+            reason in row["reason"] for row in rows(root / f"results/tables/{table}.csv") if row["gpu"] == "other"
+        )
+    assert reason in (root / "results/report/index.html").read_text()
+    assert not (root / "results/bench/tiny/other").exists() or not list(
+        (root / "results/bench/tiny/other").rglob("*.csv")
+    )
+    command = [checkout.python, "-m", "meddpm", "status", "--failed"]
+    status = subprocess.run(
+        command, cwd=root, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(root)}
+    )
+    assert status.returncode == 1, status.stderr
+    assert "5 failed" in status.stdout
+    assert reason in " ".join(status.stdout.split())
+
+    tried = checkout.planned("--", page, configfile="two.yaml")
+    assert {rule: tried[rule] for rule in ("sample", "bench", "profile")} == {"sample": 2, "bench": 1, "profile": 1}
+    assert "train" not in tried
+    assert "prepare" not in tried
+    configure(other={"device": "cpu"})
+    again = checkout.snakemake("--", page, configfile="two.yaml")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert {row["status"] for row in rows(root / "results/tables/timing.csv")} == {"ok"}
+    assert reason not in (root / "results/report/index.html").read_text()
 
 
 def test_a_job_is_refused_when_its_code_was_edited_in_the_queue(checkout: Checkout) -> None:
