@@ -5,6 +5,7 @@ Output: results/run/, which `python -m meddpm status` reads.
 
 import contextlib
 import io
+import signal
 import subprocess
 
 from snakemake.cli import parse_args
@@ -35,6 +36,8 @@ def second_pass(targets):
         _, given = parse_args(sys.argv[1:])
     words = [word for word in sys.argv[1:] if word != "--" and word not in (given.targets or ())]
     command = [PYTHON, "-m", "snakemake", "--allowed-rules", *AFTER_FAILURES, "--nolock", *words, "--", *targets]
+    # Ctrl-C reaches both; subprocess would kill the one that is to cancel its jobs.
+    signal.signal(signal.SIGINT, lambda number, frame: None)
     subprocess.run(command, env=os.environ | dict(MEDDPM_SECOND_PASS="1"))
 
 
