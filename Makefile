@@ -16,10 +16,10 @@ IN_ENVIRONMENT := PATH="$$PWD/$(BIN):$$PATH"
 OR_NONE := || [ $$? -eq 5 ]
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lock clean
+.PHONY: help install demo test test-slurm lock clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
 install: .venv/installed ## make .venv from the locks (TORCH_INDEX=URL for another build of torch, PYTHON=python3.12)
 
@@ -51,6 +51,10 @@ test: install ## check style and spelling, lint the workflow, run the unit and w
 	$(IN_ENVIRONMENT) $(BIN)/snakemake --lint
 	$(IN_ENVIRONMENT) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile tests/unit $(PYTEST_ARGS) $(OR_NONE)
 	$(IN_ENVIRONMENT) $(BIN)/python -m pytest -n 2 --dist loadgroup tests/workflow $(PYTEST_ARGS) $(OR_NONE)
+
+# In one process: the tests change nodes and daemons of the one cluster.
+test-slurm: install ## run the tests on a SLURM of this machine's own (root, slurmctld and slurmd installed; else they skip)
+	$(IN_ENVIRONMENT) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 tests/slurm $(PYTEST_ARGS) $(OR_NONE)
 
 lock: install ## write locks/ and envs/ anew from pyproject.toml (LOCK_ARGS="--constraint locks/dev.txt" keeps the pins)
 	$(BIN)/python tools/lock.py $(LOCK_ARGS)

@@ -1,0 +1,209 @@
+"""A run that is ended from outside, on SLURM: no job is left or doubled, and the next run goes on."""
+
+import json
+import re
+import resource
+import shutil
+import signal
+import time
+
+import pytest
+
+from tests.slurm.conftest import NODES, Cluster, Run, SlurmCheckout, forget_logs, signal_job, until
+
+SOLVER = "dpmpp_2m_4"
+TRAINED = "results/train/tiny/V100/fp32"
+
+
+def samples(gpu: str, variant: str = "fp32") -> str:
+    return f"results/samples/tiny/{gpu}/{variant}/{SOLVER}/samples.csv"
+
+
+def log_of(study: SlurmCheckout, gpu: str, variant: str = "fp32") -> str:
+    return study.log("sample/tiny", gpu, variant, f"{SOLVER}.log")
+
+
+def slow(study: SlurmCheckout, volumes: int) -> SlurmCheckout:
+    """The study with a sampling of so many volumes a cell."""
+    study.configure("tiny.yaml", sample={"cases": 1, "seeds": list(range(volumes))})
+    forget_logs(study)
+    return study
+
+
+def test_a_training_that_reaches_its_time_limit_or_ctrl_c_goes_on_from_its_checkpoint(
+    cluster: Cluster, study: SlurmCheckout
+) -> None:
+    steps = 1_000_000
+    study.configure("tiny.yaml", train={"steps": steps})
+    site = study.site()
+    study.configure(
+        "site.yaml", gpus={"V100": site["gpus"]["V100"] | {"runtime": 1}}, cluster=site["cluster"] | {"warning_s": 10}
+    )
+    forget_logs(study)
+    shutil.rmtree(study.root / TRAINED)
+    target = f"{TRAINED}/weights.safetensors"
+    # SLURM looks at the limits twice a minute: the first job is told to stop, the second one goes on.
+    run = study.start("--retries", "1", target)
+
+    def log() -> str:
+        return study.log("train/tiny/V100/fp32.log")
+
+    run.until(lambda: "going on after step" in log(), "the second try goes on", 150)
+    first, second = cluster.jobs(study.root)
+    assert (first.state, second.state) == ("FAILED", "RUNNING")
+    reached = int(re.search(r"going on after step (\d+)", log())[1])
+    assert reached > 0
+    run.until(lambda: "training step" in log(), "steps of the second try")
+
+    run.signal(signal.SIGINT)
+    assert run.wait(60) != 0
+    until(lambda: not cluster.live(study.root), 30, "the end of the job that Ctrl-C cancelled")
+    assert cluster.jobs(study.root)[-1].state == "CANCELLED"
+    assert f"of {steps}; the same command goes on from there" in log()
+    stopped = int(re.search(r"stopped at step (\d+)", log())[1])
+    assert stopped > reached
+    assert not (study.root / target).exists()
+    assert "Traceback" not in run.text
+
+    study.configure("tiny.yaml", train={"steps": stopped + 3})
+    third = study.start(target)
+    assert third.wait() == 0, third.text
+    record = json.loads((study.root / TRAINED / "training.json").read_text())
+    assert (record["steps"], record["continued_after_step"]) == (stopped + 3, stopped)
+    assert len(cluster.jobs(study.root)) == 3
+
+
+def test_snakemake_killed_the_next_start_cancels_its_jobs_and_submits_each_cell_once(
+    cluster: Cluster, study: SlurmCheckout
+) -> None:
+    slow(study, 40)
+    targets = [samples(gpu) for gpu in ("V100", "A100")]
+    first = study.start(*targets)
+    first.until(lambda: all("volumes 2 to 2" in log_of(study, gpu) for gpu in ("V100", "A100")), "volumes of two cells")
+    # Held, so that they are there still when the second start looks.
+    for gpu in ("V100", "A100"):
+        signal_job(log_of(study, gpu), signal.SIGSTOP)
+    first.kill()
+    dead = cluster.live(study.root)
+    assert len(dead) == 2, "the jobs outlive Snakemake"
+
+    refused = study.start(*targets)
+    assert refused.wait() != 0
+    assert "--unlock" in refused.text
+    assert "Traceback" not in refused.text
+    assert cluster.live(study.root) == dead, "a start that is refused touches no job"
+
+    unlocked = study.start("--unlock")
+    assert unlocked.wait() == 0, unlocked.text
+    assert {job.id for job in cluster.live(study.root)} == {job.id for job in dead}
+
+    second = study.start(*targets)
+    while second.process.poll() is None:
+        lives = cluster.live(study.root)
+        assert len({job.cell for job in lives}) == len(lives), f"a cell runs twice: {lives}"
+        time.sleep(0.2)
+    assert second.process.returncode == 0, second.text
+    states = {job.id: job.state for job in cluster.jobs(study.root)}
+    assert {states[job.id] for job in dead} == {"CANCELLED"}
+    again = [job for job in cluster.jobs(study.root) if job not in dead and job.state != "CANCELLED"]
+    assert len(states) == 4
+    assert sorted(job.cell for job in again) == sorted(job.cell for job in dead)
+    assert {job.state for job in again} == {"COMPLETED"}
+    for gpu in ("V100", "A100"):
+        going_on = re.search(r"going on: (\d+) of 40 volumes were drawn before", log_of(study, gpu))
+        assert going_on, "finished volumes are kept"
+        assert int(going_on[1]) >= 1
+        assert len((study.root / samples(gpu)).read_text().splitlines()) == 41
+
+
+def test_a_second_start_is_refused_and_the_controller_may_restart_under_the_first(
+    cluster: Cluster, study: SlurmCheckout
+) -> None:
+    slow(study, 20)
+    first = study.start(samples("H100"))
+    first.until(lambda: "volumes 1 to 1" in log_of(study, "H100"), "a volume")
+    signal_job(log_of(study, "H100"), signal.SIGSTOP)
+    second = study.start(samples("H100"))
+    assert second.wait(60) != 0
+    assert "--unlock" in second.text
+    assert "Traceback" not in second.text
+    assert first.process.poll() is None
+    assert [job.state for job in cluster.jobs(study.root)] == ["RUNNING"]
+
+    cluster.stop_controller()
+    try:
+        signal_job(log_of(study, "H100"), signal.SIGCONT)
+        alone = study.start("--nolock", samples("CPU"))
+        assert alone.wait(90) == 1, alone.text
+        assert "is the SLURM controller down?" in alone.text
+        assert "Traceback" not in alone.text
+        until(lambda: log_of(study, "H100").endswith("done\n"), 90, "the end of the job without a controller")
+        time.sleep(5)
+        assert first.process.poll() is None, first.text
+    finally:
+        cluster.start_controller()
+    assert first.wait(120) == 0, first.text
+    (job,) = cluster.jobs(study.root)
+    assert job.state == "COMPLETED"
+
+
+CELLS = 200
+
+
+@pytest.fixture
+def large(study: SlurmCheckout) -> SlurmCheckout:
+    """A study with 200 cells to sample: 4 rows, 2 variants, 25 solvers."""
+    solvers = {f"dpmpp_2m_{n}": {"kind": "dpmpp_2m", "evaluations": 4, "skip_first": n % 5} for n in range(100, 125)}
+    study.configure("tiny.yaml", solvers=solvers, study={"solvers": list(solvers)})
+    return study
+
+
+def test_the_plan_of_200_cells_takes_under_five_seconds(large: SlurmCheckout) -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    planned = large.planned()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert planned["sample"] == CELLS
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert spent < 5, f"{spent:.1f} s of CPU time"
+
+
+def ended_by_ctrl_c(cluster: Cluster, study: SlurmCheckout, run: Run) -> None:
+    """Press Ctrl-C; no job is left, and none comes later."""
+    run.signal(signal.SIGINT)
+    assert run.wait(60) != 0
+    until(lambda: not cluster.live(study.root), 30, "an empty queue")
+    time.sleep(3)
+    assert not cluster.live(study.root)
+    assert {job.state for job in cluster.jobs(study.root)} == {"CANCELLED"}
+
+
+def drain(cluster: Cluster) -> None:
+    """Let no job start."""
+    for node in NODES:
+        cluster.node(node, "DRAIN")
+
+
+def test_no_more_jobs_than_asked_for_wait_and_ctrl_c_leaves_none(cluster: Cluster, large: SlurmCheckout) -> None:
+    drain(cluster)
+    run = large.start("--jobs", "30")
+    most = 0
+
+    def watched() -> bool:
+        nonlocal most
+        most = max(most, len(cluster.live(large.root)))
+        return most >= 30
+
+    run.until(watched, "30 jobs in the queue")
+    for _ in range(15):
+        watched()
+        time.sleep(0.2)
+    assert most == 30
+    ended_by_ctrl_c(cluster, large, run)
+
+
+def test_ctrl_c_in_the_middle_of_submitting_leaves_none(cluster: Cluster, large: SlurmCheckout) -> None:
+    drain(cluster)
+    run = large.start("--jobs", "100")
+    run.until(lambda: cluster.live(large.root), "the first jobs")
+    ended_by_ctrl_c(cluster, large, run)
+    assert len(cluster.jobs(large.root)) < 100
