@@ -273,7 +273,9 @@ def test_a_file_of_another_user_can_be_locked(start: Start, open_folder: Path) -
     """Without root there is one user alone, and this shows less."""
     job = start(AS_NOBODY, open_folder, ["GPU-a"])
     assert job.index() == 0
-    assert "waiting" in start(folder=open_folder, ids=["GPU-a"]).line()
+    waiting = start(folder=open_folder, ids=["GPU-a"])
+    assert "waiting" in waiting.line()
+    waiting.kill()  # else it may be the next to have it
     job.end()
     with gpu_lock.held(["GPU-a"], open_folder):
         assert "waiting" in start(AS_NOBODY, open_folder, ["GPU-a"]).line()
