@@ -285,7 +285,7 @@ def test_other_data_and_another_variant_begin_anew(tmp_path: Path, cases: Path) 
 def test_a_training_is_not_continued_on_another_kind_of_device(cases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The random state of one is none of the other: a row `device: auto` may find either."""
     here = identity(cases, settings())
-    monkeypatch.setattr(train.device, "resolve", lambda gpu: torch.device("cuda"))
+    monkeypatch.setattr(train.device, "kind", lambda gpu: "cuda")
     assert identity(cases, settings()) != here
 
 
