@@ -401,3 +401,9 @@ def test_failures_are_a_few_lines_for_the_end_of_a_run():
     found = failures.collect("/nowhere", None, jobs[1:], {"weights", "a100.csv", "h100.csv", "cases.tsv"})
     lines = ["Failed: 4 jobs.", f"  sample mini a100: {word}", "  and 3 more"]
     assert failures.in_words(found, at_most=1).split("\n") == lines
+
+
+def test_a_request_that_was_refused_has_its_mend() -> None:
+    refused = failures.Failure("bench", {"gpu": "h999"}, ["a.csv"], "sbatch refused: Invalid gres")
+    assert "python -m meddpm slurm check" in failures.in_words([refused])
+    assert "slurm check" not in failures.in_words([failures.Failure("bench", {}, ["a.csv"], "no memory")])
