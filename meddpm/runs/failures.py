@@ -135,6 +135,6 @@ def in_words(failures: list[Failure], at_most: int = 20) -> str:
         lines.append(f"  and {len(started) - at_most} more")
     waiting = len(failures) - len(started)
     lines += [f"  {waiting} that come after them were not started"] if waiting else []
-    if any(each.reason.startswith(snakemake_log.REFUSED) for each in started):
+    if any(each.reason.startswith(snakemake_log.NOT_QUEUED) for each in started):
         lines.append("  `python -m meddpm slurm check` says what the cluster has of what a row asks for")
     return "\n".join([f"Failed: {len(started)} {'job' if len(started) == 1 else 'jobs'}.", *lines])

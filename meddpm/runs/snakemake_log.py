@@ -31,7 +31,7 @@ USUAL = re.compile(
 )
 
 # How the reason of a job begins that never came into the queue.
-REFUSED = "sbatch refused: "
+NOT_QUEUED = "sbatch refused: "
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def _refused(message: str) -> str:
     match = REFUSED.search(message)
     if match:
         answers = [line.removeprefix("sbatch: error: ") for line in match[1].split("\n")]
-        return REFUSED + "; ".join(line.removeprefix("Batch job submission failed: ") for line in answers)
+        return NOT_QUEUED + "; ".join(line.removeprefix("Batch job submission failed: ") for line in answers)
     match = NOT_SUBMITTED.search(message)
     return f"could not be submitted: {match[1]}" if match else ""
 
