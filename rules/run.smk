@@ -11,13 +11,15 @@ import subprocess
 from snakemake.cli import parse_args
 
 from meddpm.log import REFUSED, show_progress
-from meddpm.runs import plan
+from meddpm.runs import lock, plan
 
 # What can still be made where jobs of the cells have failed.
 AFTER_FAILURES = [
     *("not_run", "evaluate", "timing_table", "environment_table", "kernels_table", "quality_table"),
     *("run_config", "report", "archive"),
 ]
+# The file that holds the lock of this run.
+RUN_LOCK = []
 OF_A_CELL = ["prepare", "train", "sample", "bench", "profile"]
 
 
@@ -30,15 +32,34 @@ def planned(job):
     )
 
 
+def where_typed(given):
+    """The folder in which the command was typed; with --directory Snakemake has left it."""
+    typed = os.getenv("PWD", ".")
+    there = given.directory and os.path.isdir(os.path.join(typed, given.directory))
+    return typed if there and os.path.samefile(os.path.join(typed, given.directory), ".") else "."
+
+
 def second_pass(targets):
     """Make `targets` by a run of the same command in which the jobs that failed are rows."""
     with contextlib.redirect_stderr(io.StringIO()):
         _, given = parse_args(sys.argv[1:])
-    words = [word for word in sys.argv[1:] if word != "--" and word not in (given.targets or ())]
+    words = sys.argv[1:]
+    tail = words[words.index("--") + 1 :] if "--" in words else []
+    words = words[: len(words) - len(tail) - 1] if "--" in words else words
+    for target in set(given.targets or ()) - set(tail):
+        # The last one: an option before it may have the same value.
+        words.reverse()
+        words.remove(target)
+        words.reverse()
     command = [PYTHON, "-m", "snakemake", "--allowed-rules", *AFTER_FAILURES, "--nolock", *words, "--", *targets]
     # Ctrl-C reaches both; subprocess would kill the one that is to cancel its jobs.
     signal.signal(signal.SIGINT, lambda number, frame: None)
-    subprocess.run(command, env=os.environ | dict(MEDDPM_SECOND_PASS="1"))
+    # It holds the lock of the run too: where this process is killed, it goes on alone.
+    done = subprocess.run(
+        command, cwd=where_typed(given), env=os.environ | dict(MEDDPM_SECOND_PASS="1"), pass_fds=RUN_LOCK
+    )
+    if done.returncode == 0:
+        plan.settle(".", targets)
 
 
 @contextlib.contextmanager
@@ -49,6 +70,8 @@ def in_one_line():
             yield
     except UserError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit("stopped by Ctrl-C")
     except OSError as error:
         if error.errno not in REFUSED:
             raise
@@ -60,6 +83,7 @@ def begin():
     if SECOND_PASS:
         return
     with in_one_line():
+        RUN_LOCK.append(lock.take("."))
         if workflow.executor_plugin.name == "slurm":
             queue.cancel_left_over(".")
         failures.clear(".")
@@ -79,7 +103,13 @@ def end(logs):
     print(failures.in_words(found), file=sys.stderr)
     with in_one_line():
         failures.write(".", found)
-    targets = [path for job in unfinished if job not in lost for path in job.outputs if job.rule in AFTER_FAILURES]
+    # The evaluation of a model that failed is rows, and what comes after another one of the rest cannot be made.
+    dead = {path for job in lost if job.rule not in (*OF_A_CELL, "evaluate") for path in job.outputs}
+    left = [job for job in unfinished if job not in lost and job.rule in AFTER_FAILURES]
+    while blocked := [job for job in left if not dead.isdisjoint(job.inputs)]:
+        dead |= {path for job in blocked for path in job.outputs}
+        left = [job for job in left if job not in blocked]
+    targets = [path for job in left for path in job.outputs]
     if targets and workflow.execution_settings.keep_going:
         print("The report is made with them as rows.", file=sys.stderr)
         second_pass(targets)

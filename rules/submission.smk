@@ -5,6 +5,9 @@ Tried on version 2.8: each of these is a test of tests/slurm.
 
 from meddpm.slurm import queue
 
+# Looks at the queue, each 20 s or more after the one before.
+GONE_AFTER = 5
+
 
 def adapt(executor):
     """Change the ways of an executor of the plugin before its first job."""
@@ -15,16 +18,28 @@ def adapt(executor):
 
 
 def keep_what_cannot_be_asked_for(executor):
-    """A controller that is away for a while ends no run: the plugin would forget the jobs, and wait for ever."""
+    """A controller that is away for a while ends no run: the plugin would forget the jobs, and wait for ever.
+
+    And it would wait for ever for a job that was preempted for good, or that the controller has forgotten.
+    """
     check = executor.check_active_jobs
+    unseen = {}  # SLURM id to the looks in a row at which it was not in the queue, and had not ended either
 
     async def check_active_jobs(active_jobs):
         answers = executor._status_query_calls
-        async for job in check(active_jobs):
-            yield job
+        left = [job async for job in check(active_jobs)]
         if executor._status_query_calls == answers:
-            for job in active_jobs:
+            left = active_jobs
+        queued = queue.jobs(".")
+        for job in left:
+            number = job.external_jobid
+            seen = queued is None or any(each.id == number for each in queued)
+            unseen[number] = 0 if seen else unseen.get(number, 0) + 1
+            if unseen[number] < GONE_AFTER:
                 yield job
+            else:
+                why = f"SLURM-job '{number}' failed, SLURM status is: 'gone from the queue'."
+                executor.report_job_error(job, msg=why, aux_logs=[])
 
     executor.check_active_jobs = check_active_jobs
 

@@ -97,7 +97,7 @@ def _not_started(job: PlannedJob, makers: dict[str, PlannedJob], reasons: dict[i
                 waiting.append(each)
             seen.add(id(each))
     if not roots:
-        return NOT_STARTED + ("something before it failed" if reasons else "the run was ended before")
+        return NOT_STARTED + "the run was ended before its turn"
     number, root = next(iter(roots.items()))
     called = name(root.rule, root.wildcards)
     if len(roots) > 1:

@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,6 +58,17 @@ def write(folder: Path | str, jobs: list[PlannedJob], command: str) -> None:
         "jobs": [dataclasses.asdict(job) for job in jobs],
     }
     write_json(Path(folder) / FILE, record)
+
+
+def settle(folder: Path | str, outputs: Collection[str]) -> None:
+    """Note in the plan of `folder` that `outputs` were found to be as they should: nothing had to be run for them."""
+    path = Path(folder) / FILE
+    record = json.loads(path.read_text(encoding="utf-8"))
+    for job in record["jobs"]:
+        job["needed"] = job["needed"] and set(outputs).isdisjoint(job["outputs"])
+    began = path.stat()
+    write_json(path, record)
+    os.utime(path, ns=(began.st_atime_ns, began.st_mtime_ns))  # it says when the run began
 
 
 def read(folder: Path | str) -> Plan | None:

@@ -73,10 +73,6 @@ class Finished:
         record = {"identity": self._identity, "finished": list(self._entries.values())}
         write_json(self.folder / RECORD, record)
 
-    def remove(self) -> None:
-        """Remove the record: samples.csv lists the volumes."""
-        (self.folder / RECORD).unlink(missing_ok=True)
-
     def _enter(self, entry: dict[str, Any]) -> None:
         self._entries[entry["row"]["case"], entry["row"]["seed"]] = entry
 

@@ -37,14 +37,14 @@ def run(
     """Write a NIfTI volume for every case and seed beside `target`, and `target` (samples.csv) last.
 
     A cell that cannot run is one row with its status and reason. `environment` gets the row of the environment table.
-    Volumes that an earlier try of the same job finished are kept. Raises UserError when a signal asks to stop.
+    Volumes that an earlier try of the same job finished are kept: their record stays, also when all are there, because
+    Snakemake runs a job again that ended after Snakemake itself was killed. Raises UserError when asked to stop.
     """
     job = Job.parse("sample", settings)
     torch.set_num_threads(threads)
     place = folder(target)
     remove_abandoned(place)
     environment_rows: list[Row] = []
-    finished = None
     try:
         with device.claimed(job.get("gpu_config", GpuConfig), job.values["gpu"]) as where:
             environment_rows = [job.environment(where)]
@@ -58,11 +58,8 @@ def run(
     except CannotRun as reason:
         logger.info("%s: %s", reason.status, reason.reason)
         rows = [not_run(reason)]
-        finished = None  # its record stays: a try on a device that is in order goes on
     tables.write("environment", environment_rows, environment)
     write_csv(target, COLUMNS, rows)
-    if finished:
-        finished.remove()
 
 
 def _draw(

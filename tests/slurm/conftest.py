@@ -55,7 +55,8 @@ def forget_logs(study: "SlurmCheckout") -> None:
 class SlurmJob:
     """A job as SLURM has it on record.
 
-    `cell` is the comment: the rule and its wildcards, joined by underscores; `asked` the GPU, `memory` is in MB.
+    `cell` is the comment: the rule and its wildcards, joined by underscores; `asked` the GPU, `memory` is in MB;
+    `alone`: no other job may run on its node.
     """
 
     id: str
@@ -68,6 +69,7 @@ class SlurmJob:
     submitted: str
     asked: str
     memory: int
+    alone: bool
 
     @property
     def lives(self) -> bool:
@@ -103,6 +105,7 @@ class Cluster:
                 submitted=fields["SubmitTime"],
                 asked=" ".join(fields.get(key, "") for key in ("TresPerJob", "TresPerNode")).strip(),
                 memory=int(fields["MinMemoryNode"].removesuffix("M")) if "MinMemoryNode" in fields else 0,
+                alone=fields["OverSubscribe"] == "NO",
             )
             if folder is None or job.folder == str(folder):
                 found.append(job)

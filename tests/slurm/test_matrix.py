@@ -51,6 +51,10 @@ def test_each_job_has_the_partition_and_the_gpu_of_its_row(jobs: list[SlurmJob])
     assert set(others.values()) == {WITHOUT_GPU}, others
 
 
+def test_a_stage_that_is_exclusive_has_its_node_alone(jobs: list[SlurmJob]) -> None:
+    assert [job.cell for job in jobs if job.alone] == ["train tiny_V100_fp32"]
+
+
 def test_the_log_of_each_cell_names_the_slurm_job_that_ran_in_its_partition(
     jobs: list[SlurmJob], finished: SlurmCheckout
 ) -> None:

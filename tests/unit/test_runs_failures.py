@@ -310,7 +310,7 @@ def test_a_long_reason_stays_one_below_another_job(tmp_path):
 
 def test_jobs_whose_inputs_are_not_known_or_well_say_so():
     jobs = [PlannedJob("report", {}, ["index.html"], None, True), *chain()]
-    assert reasons(jobs, {"weights"})["index.html"] == "not started: something before it failed"
+    assert reasons(jobs, {"weights"})["index.html"] == "not started: the run was ended before its turn"
     assert reasons(jobs, set())["index.html"] == "not started: the run was ended before"
 
 

@@ -99,7 +99,7 @@ def assert_same_end(folder: Path, unbroken: Path) -> None:
     assert timeless[0] == timeless[1]
     assert [(row["case"], int(row["seed"])) for row in rows_of(folder)] == WANTED
     assert all(float(row["seconds"]) > 0 for row in rows_of(folder))
-    assert not (folder / finished.RECORD).exists()
+    assert set(recorded(folder)) == {row["file"] for row in rows_of(folder)}
     assert half_written(folder) == []
 
 

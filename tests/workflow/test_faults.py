@@ -158,6 +158,13 @@ def test_failed_cells_are_rows_of_a_page_that_is_made_and_are_tried_again(study:
     assert "4 failed" in status.stdout
     assert reason in " ".join(status.stdout.split())
 
+    assert checkout.snakemake("--", page, configfile="two.yaml").returncode == 1, "it fails again"
+    status = subprocess.run(
+        command, cwd=root, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(root)}
+    )
+    assert "4 failed" in status.stdout
+    assert "not started" not in status.stdout, "the page of before is that of now"
+
     tried = checkout.planned("--", page, configfile="two.yaml")
     assert {rule: tried[rule] for rule in ("sample", "bench", "profile")} == {"sample": 2, "bench": 1, "profile": 1}
     assert "train" not in tried
