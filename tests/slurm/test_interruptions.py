@@ -66,6 +66,7 @@ def test_a_training_that_reaches_its_time_limit_or_ctrl_c_goes_on_from_its_check
     assert "Traceback" not in run.text
 
     study.configure("tiny.yaml", train={"steps": stopped + 3})
+    study.configure("site.yaml", gpus={"V100": site["gpus"]["V100"]})  # with time enough on a busy machine
     third = study.start(target)
     assert third.wait() == 0, third.text
     record = json.loads((study.root / TRAINED / "training.json").read_text())
