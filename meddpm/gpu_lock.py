@@ -79,20 +79,19 @@ def _wait(
 
 def _locked(path: Path) -> int | None:
     """The file `path`, open and locked; None if another process holds its lock."""
-    while True:
-        file = _open(path)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A file that was removed meanwhile, as old ones in /tmp are, is not the one that the next process locks.
-            if _is_at(file, path):
-                return file
-        except BlockingIOError:
-            _close(file)
-            return None
-        except BaseException:
-            _close(file)
-            raise
+    file = _open(path)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A file that was removed meanwhile, as old ones in /tmp are, is not the one that the next process locks.
+        if _is_at(file, path):
+            return file
+    except BlockingIOError:
+        pass
+    except BaseException:
         _close(file)
+        raise
+    _close(file)
+    return None
 
 
 def _open(path: Path) -> int:

@@ -6,11 +6,13 @@ daemons, so they run in one process, one after the other.
 
 import contextlib
 import dataclasses
+import fcntl
 import os
 import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +25,7 @@ from tests.workflow.conftest import Checkout
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "cluster"
 CONFIGURATION = Path("/etc/slurm/slurm.conf")
+LOCK = Path(tempfile.gettempdir()) / "slurm-ci.lock"
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scontrol")
 NODES = ("gpu-v100-01", "gpu-a100-01", "gpu-h100-01", "cpu-01")
 LIVE = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED"}
@@ -43,6 +46,14 @@ def until(condition: Callable[[], object], seconds: float, what: str) -> None:
 def signal_job(log: str, number: signal.Signals) -> None:
     """Send a signal to the process that writes a log, which its first line names: SIGSTOP makes a job hang."""
     os.kill(int(re.search(r"started on \S+, process (\d+)", log)[1]), number)
+
+
+def end_processes(folder: Path) -> None:
+    """kill -9 what works in `folder`: of a job whose node was set DOWN SLURM without cgroups forgets some processes."""
+    for entry in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(entry) == str(folder):
+                os.kill(int(entry.parent.name), signal.SIGKILL)
 
 
 def forget_logs(study: "SlurmCheckout") -> None:
@@ -159,6 +170,7 @@ class Cluster:
         if left:
             self.ask("scancel", *left)
         until(lambda: not self.live(folder), 60, "the end of the jobs")
+        end_processes(folder)
         self.mend_nodes()
 
 
@@ -228,6 +240,17 @@ class SlurmCheckout(Checkout):
     def copy(cls, other: "SlurmCheckout", root: Path) -> "SlurmCheckout":
         """A copy of another one with all that it has made, times of the files included."""
         shutil.copytree(other.root, root, symlinks=True)
+        return cls._at(root)
+
+    @classmethod
+    def clone(cls, other: "SlurmCheckout", root: Path) -> "SlurmCheckout":
+        """A copy of what another one began with, as if it were checked out now."""
+        made = shutil.ignore_patterns("results", ".snakemake", "__pycache__")
+        shutil.copytree(other.root, root, symlinks=True, ignore=made, copy_function=shutil.copy)
+        return cls._at(root)
+
+    @classmethod
+    def _at(cls, root: Path) -> "SlurmCheckout":
         made = cls.__new__(cls)
         made.root, made.python, made.runs = root, root / ".venv" / "bin" / "python", []
         return made
@@ -303,12 +326,20 @@ def cluster() -> Iterator[Cluster]:
     reason = why_not()
     if reason:
         pytest.skip(reason)
+    mine = open(LOCK, "a")  # noqa: SIM115
+    try:
+        fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pytest.fail(
+            f"these tests run already on this machine ({LOCK} is locked), and there is one cluster; wait for them"
+        )
     started = subprocess.run([SCRIPTS / "start.sh"], capture_output=True, text=True, timeout=120)
     assert started.returncode == 0, started.stdout + started.stderr
     try:
         yield Cluster()
     finally:
         subprocess.run([SCRIPTS / "stop.sh"], timeout=60)
+        mine.close()
 
 
 @pytest.fixture(scope="session")

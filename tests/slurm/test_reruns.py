@@ -82,7 +82,7 @@ def test_a_new_case_is_prepared_and_the_others_are_left(study: SlurmCheckout) ->
 def test_results_restored_into_a_fresh_clone_are_taken(
     cluster: Cluster, finished: SlurmCheckout, tmp_path: Path
 ) -> None:
-    clone = SlurmCheckout(tmp_path / "a clone")
+    clone = SlurmCheckout.clone(finished, tmp_path / "a clone")
     for part in ("results", ".snakemake/metadata"):
         shutil.copytree(finished.root / part, clone.root / part)
     assert clone.planned() == {}

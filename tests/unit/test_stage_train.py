@@ -25,7 +25,7 @@ import yaml
 from safetensors.torch import load_file
 
 from meddpm import interrupt, study, variants
-from meddpm.config import ModelConfig, TrainConfig, UserError, repository_root
+from meddpm.config import GpuConfig, ModelConfig, TrainConfig, UserError, repository_root
 from meddpm.data import manifest, volumes
 from meddpm.data.volumes import Case
 from meddpm.files import sha256, write_json
@@ -453,6 +453,27 @@ def test_a_device_that_cannot_train_says_so(tmp_path: Path, cases: Path) -> None
         run(tmp_path, cases, settings("tf32"))
     assert status(tmp_path)["status"] == "unsupported"
     assert "TF32" in status(tmp_path)["reason"]
+
+
+def test_a_training_on_a_device_that_is_not_its_rows_fails(tmp_path: Path, cases: Path) -> None:
+    values = json.loads(settings())
+    values["gpu_config"]["device_name"] = "A100"
+    failed(
+        tmp_path, cases, json.dumps(values), "gpus.cpu: the job got ", "does not match device_name A100; right would"
+    )
+
+
+def test_a_training_that_waits_for_a_gpu_can_be_stopped(
+    tmp_path: Path, cases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def claimed(gpu: GpuConfig, row: str, between: Callable[[], None]) -> Iterator[torch.device]:
+        between()
+        yield torch.device("cpu")
+
+    monkeypatch.setattr(train.device, "claimed", claimed)
+    monkeypatch.setattr(interrupt, "noted", lambda: contextlib.nullcontext(lambda: "SIGTERM"))
+    failed(tmp_path, cases, settings(), "tiny: stopped while it waited for a GPU; the same command goes on from there")
 
 
 def test_a_fault_of_the_program_is_not_hidden_and_leaves_no_status(

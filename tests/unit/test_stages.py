@@ -5,7 +5,10 @@ import json
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,8 +16,8 @@ import pytest
 import torch
 import yaml
 
-from meddpm import study, tables, variants
-from meddpm.config import UserError, VariantConfig, repository_root
+from meddpm import device, study, tables, variants
+from meddpm.config import GpuConfig, UserError, VariantConfig, repository_root
 from meddpm.model import build_model, weights
 from meddpm.quality.metrics import ssim_map
 from meddpm.stages import archive, bench, evaluate, network, prepare, profile, sample
@@ -335,6 +338,47 @@ def test_an_error_of_the_compiler_is_known_by_its_module() -> None:
     compiler_error = type("InductorError", (RuntimeError,), {"__module__": "torch._inductor.exc"})
     with pytest.raises(network.CannotRun, match=r"torch\.compile failed: no g"), network.device_errors():
         raise compiler_error("no g++\nlong text")
+
+
+def measure(stage: ModuleType, folder: Path, changes: dict[str, Any] | None = None) -> None:
+    """Run the stage bench or profile on the cell in fp32."""
+    name = stage.__name__.rpartition(".")[2]
+    text = settings(name, changes, **CELL, variant="fp32", phase="sample")
+    stage.run(text, folder / "table.csv", folder / "environment.csv", threads=1)
+
+
+@pytest.mark.parametrize("stage", [bench, profile])
+def test_a_cell_on_a_device_that_is_not_its_rows_fails_and_leaves_no_row(stage: ModuleType, tmp_path: Path) -> None:
+    changes = {"gpus": {"cpu": {"device": "cpu", "device_name": "A100"}}}
+    with pytest.raises(UserError, match=r"gpus\.cpu: the job got .*, which does not match device_name A100; right"):
+        measure(stage, tmp_path, changes)
+    assert not list(tmp_path.glob("*.csv")), "a run after it would take the cell as done"
+
+
+@pytest.mark.parametrize("stage", [bench, profile])
+def test_the_device_is_the_cells_own_as_long_as_it_is_used(
+    stage: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holders, used, applied = [], [], variants.applied
+
+    @contextmanager
+    def claimed(gpu: GpuConfig, row: str) -> Iterator[torch.device]:
+        holders.append(row)
+        yield torch.device(gpu.device)
+        holders.clear()
+
+    @contextmanager
+    def watched(*arguments: Any, **keywords: Any) -> Iterator[variants.Applied]:
+        with applied(*arguments, **keywords) as what:
+            used.append(list(holders))
+            yield what
+            used.append(list(holders))
+
+    monkeypatch.setattr(device, "claimed", claimed)
+    monkeypatch.setattr(variants, "applied", watched)
+    measure(stage, tmp_path)
+    assert used
+    assert all(each == ["cpu"] for each in used)
 
 
 def test_a_training_step_is_profiled(tmp_path: Path) -> None:
