@@ -182,7 +182,7 @@ def device_threads(wildcards):
         return STUDY.requests[wildcards.gpu].cpus
     gpus = workflow.global_resources.get("gpu")  # those that jobs may have at once
     shared_by = 1 if STUDY.gpus[wildcards.gpu].device == "cpu" or gpus is None else gpus.value
-    return max(1, (workflow.cores or 8) // shared_by)
+    return max(1, (workflow._cores or 8) // shared_by)
 
 
 def on_device(stage):

@@ -117,6 +117,8 @@ def end(logs):
 
 onstart:
     if workflow.executor_plugin.name == "slurm":
+        if STUDY.cluster is None:
+            sys.exit("--configfile: no file says how the cluster is asked; name slurm/site.yaml too, last")
         adapt(workflow.scheduler._executor)
     begin()
 

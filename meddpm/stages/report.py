@@ -32,4 +32,6 @@ def run(
         training=[Path(path) for path in training],
         published=repository_root() / "results" / "published",
     )
+    # Where no cell has a time there is no figure, but the workflow waits for the folder.
+    Path(figures).mkdir(parents=True, exist_ok=True)
     build(inputs, job.get("report", ReportConfig), Path(page).parent)

@@ -311,7 +311,7 @@ def test_a_long_reason_stays_one_below_another_job(tmp_path):
 def test_jobs_whose_inputs_are_not_known_or_well_say_so():
     jobs = [PlannedJob("report", {}, ["index.html"], None, True), *chain()]
     assert reasons(jobs, {"weights"})["index.html"] == "not started: the run was ended before its turn"
-    assert reasons(jobs, set())["index.html"] == "not started: the run was ended before"
+    assert reasons(jobs, set())["index.html"] == "not started: the run was ended before its turn"
 
 
 def test_failures_are_kept_until_the_next_run(tmp_path):
