@@ -113,6 +113,7 @@ def end(logs):
     if targets and workflow.execution_settings.keep_going:
         print("The report is made with them as rows.", file=sys.stderr)
         second_pass(targets)
+        print(failures.in_words(found), file=sys.stderr)  # again, below what that run has printed
 
 
 onstart:

@@ -138,7 +138,8 @@ def test_failed_cells_are_rows_of_a_page_that_is_made_and_are_tried_again(study:
     printed = result.stdout + result.stderr
     assert result.returncode == 1, printed
     reason = "does not match device_name no such processor"
-    (told,) = (line for line in printed.splitlines() if line.startswith("  bench tiny other fp32 sample: "))
+    told, again = (line for line in printed.splitlines() if line.startswith("  bench tiny other fp32 sample: "))
+    assert told == again, "before the page is made, and at the end"
     assert reason in told
     for table in ("timing", "kernels", "quality"):
         found = {(row["gpu"], row["status"]) for row in rows(root / f"results/tables/{table}.csv")}
