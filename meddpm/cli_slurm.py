@@ -30,7 +30,8 @@ def check_site(
     Exit code 1 if anything differs.
     """
     from meddpm import study
-    from meddpm.slurm import check, proposal, site, table
+    from meddpm.report.site_table import print_check
+    from meddpm.slurm import check, proposal, site
 
     root = repository_root()
     files = [root / "config.yaml", root / "study.yaml", file or root / "slurm" / "site.yaml"]
@@ -41,7 +42,7 @@ def check_site(
     except ConfigError:
         typer.echo(block)
         raise
-    table.print_check(rows)
+    print_check(rows)
     wrong = any(row.findings for row in rows)
     if wrong or propose:
         typer.echo(f"\n{block}", nl=False)

@@ -1,5 +1,6 @@
 """The matrix and helpers: the checked configuration, the cells of a stage, what a rule's parameters are."""
 
+import functools
 import json
 import os
 import re
@@ -199,18 +200,19 @@ def asked(stage, row):
     """What the executor plugin for SLURM reads, each a function of wildcards and attempt. None: it is not asked for."""
 
     def resource(name):
-        def value(wildcards, attempt):
-            gpu = row(wildcards)
-            row_asks = STUDY.requests[gpu] if gpu else STUDY.cluster.stages
-            return request.resources(
-                row_asks,
-                gpu=bool(gpu) and STUDY.asks_for_gpu(gpu),
-                attempt=attempt,
-                cluster=STUDY.cluster,
-                stage=stage,
-                limits=PARTITIONS,
-            )[name]
-
-        return value
+        return lambda wildcards, attempt: all_asked(stage, row(wildcards), attempt)[name]
 
     return {name: resource(name) for name in request.NAMES}
+
+
+@functools.cache
+def all_asked(stage, gpu, attempt):
+    """What a job of `stage` on the row `gpu` (None: on none) asks for at its `attempt`."""
+    return request.resources(
+        STUDY.requests[gpu] if gpu else STUDY.cluster.stages,
+        gpu=bool(gpu) and STUDY.asks_for_gpu(gpu),
+        attempt=attempt,
+        cluster=STUDY.cluster,
+        stage=stage,
+        limits=PARTITIONS,
+    )

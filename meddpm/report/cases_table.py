@@ -8,8 +8,8 @@ from rich.text import Text
 
 from meddpm.data.manifest import CaseRow
 from meddpm.report import case_words
+from meddpm.report.console import standard_output
 from meddpm.report.rows import unique
-from meddpm.report.summary import LOG_WIDTH
 from meddpm.status import OK
 from meddpm.words import printable
 
@@ -38,7 +38,7 @@ def print_cases(
     cases are held against. `console` None: standard output, `LOG_WIDTH` columns wide where that is no terminal. Nothing
     is cut off: what is too long is wrapped.
     """
-    console = console or _console()
+    console = console or standard_output()
     images = unique(name for row in rows for name in case_words.images(row))
     taken = f", images {', '.join(images)}" if images else ", label maps alone" if rows else ""
     _say(console, f"{path}: layout {found_layout}{taken}", "bold")
@@ -64,11 +64,6 @@ def print_cases(
     for warning in dataset_warnings:
         _say(console, f"warning: {warning}", "yellow")
     _say(console, case_words.summary(rows), "bold")
-
-
-def _console() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=LOG_WIDTH)
 
 
 def _say(console: Console, words: str, style: str, indent: str = "") -> None:

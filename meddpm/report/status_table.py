@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from meddpm.report import numbers
-from meddpm.report.summary import LOG_WIDTH
+from meddpm.report.console import standard_output
 from meddpm.runs import state
+from meddpm.runs.names import name
 from meddpm.runs.plan import Plan
 from meddpm.runs.state import CellState
 from meddpm.status import FAILED, UNAVAILABLE, UNSUPPORTED
@@ -54,7 +55,7 @@ def print_status(
     `unsettled_only` leaves out what is done or does not run here; `every_cell` folds nothing. `console` None: standard
     output, `LOG_WIDTH` columns wide where that is no terminal.
     """
-    console = console or _console()
+    console = console or standard_output()
     living = state.lives(plan.host, plan.pid, plan.since)
     now = {True: ", still running", False: ", has ended", None: ""}[living]
     command = PROGRAM.sub("snakemake", plan.command)
@@ -68,17 +69,12 @@ def print_status(
         shown = [cell for cell in shown if cell.state not in SETTLED]
     _print_table(console, _lines(shown, fold=len(shown) > MANY and not every_cell))
     for each in in_short:
-        names = [" ".join([cell.rule, *cell.wildcards.values()]) for cell in others if cell.state == each]
+        names = [name(cell.rule, cell.wildcards) for cell in others if cell.state == each]
         if names and not (unsettled_only and each in SETTLED):
             _say(console, f"other jobs {each}: {', '.join(names)}", STYLES[each])
     counts = Counter(cell.state for cell in of_stages)
     parts = [f"{counts[each]} {each}" for each in state.STATES if counts[each]]
     _say(console, f"{numbers.count(len(of_stages), 'cell')}{': ' if parts else ''}{', '.join(parts)}", "bold")
-
-
-def _console() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=LOG_WIDTH)
 
 
 def _place(cell: CellState) -> tuple[int, tuple[str, ...]]:

@@ -8,12 +8,11 @@ from rich.text import Text
 
 from meddpm import tables
 from meddpm.report import numbers, rows
+from meddpm.report.console import LOG_WIDTH
 from meddpm.report.rows import BASELINE
 from meddpm.status import OK
 from meddpm.tables import Row
 
-# Where the output is no terminal (a log), rich would fold the table at 80 columns.
-LOG_WIDTH = 120
 STYLES = {"ok": "green", "unsupported": "dim", "unavailable": "dim", "failed": "red"}
 
 

@@ -13,7 +13,7 @@ from meddpm.model.formats import architecture, fit
 from meddpm.model.formats import card as cards
 from meddpm.model.formats.inspection import Inspection
 from meddpm.model.presets import PRESETS
-from meddpm.report.summary import LOG_WIDTH
+from meddpm.report.console import standard_output
 
 LISTED = 5
 """Differences that are shown of a preset that does not fit."""
@@ -21,7 +21,7 @@ LISTED = 5
 
 def print_inspection(path: Path | str, facts: Inspection, every_shape: bool = False) -> None:
     """Print the facts of a file: a line each, then the parts of the network or, on demand, every weight's shape."""
-    console = _console()
+    console = standard_output()
     console.print(Text(str(path), "bold"), soft_wrap=True)
     _print_rows(console, _rows(facts))
     console.print()
@@ -32,18 +32,13 @@ def print_inspection(path: Path | str, facts: Inspection, every_shape: bool = Fa
 
 def print_verdict(preset: str, misfits: list[str]) -> None:
     """Print whether the weights fit the preset of this name, and if not, why."""
-    console = _console()
+    console = standard_output()
     if not misfits:
         console.print(Text(f"\nThe weights fit {preset}.", "green"))
         return
     console.print(Text(f"\nThe weights do not fit {preset}:", "red"))
     for line in _shortened(misfits):
         console.print(Text(f"  {line}"))
-
-
-def _console() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=LOG_WIDTH)
 
 
 def _rows(facts: Inspection) -> list[tuple[str, list[str]]]:

@@ -111,7 +111,7 @@ def _gpu(
         return [f"{where}.partition: {room.name} has no GPU; {mend}"]
     if not _has(room, model):
         return [f"{where}.{key}: {room.name} has no GPU {model}; {_other_type(model, room, having)}"]
-    nodes = [node for node in room.nodes if (model in node.gpus if model else node.gpus)]
+    nodes = [node for node in room.nodes if _on_node(model, node)]
     if room.up and nodes and not any(node.usable for node in nodes):
         others = [name for name in having if name != room.name]
         mend = f"right would be {_list(others)}, or to wait" if others else "wait, or ask the site"

@@ -1,8 +1,6 @@
 """After a finished study: what runs again after what edit, on SLURM, and in a clone that results were restored into."""
 
-import contextlib
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,19 +38,6 @@ EDITS = {
 }
 
 
-@contextlib.contextmanager
-def edited(checkout: SlurmCheckout, file: str, old: str, new: str) -> Iterator[None]:
-    """One edit, taken back afterwards."""
-    path = checkout.root / file
-    before = path.read_text(encoding="utf-8")
-    assert old in before, f"{file} has no {old!r} to edit"
-    path.write_text(before.replace(old, new, 1), encoding="utf-8")
-    try:
-        yield
-    finally:
-        path.write_text(before, encoding="utf-8")
-
-
 def test_nothing_is_to_be_done(finished: SlurmCheckout, cluster: Cluster) -> None:
     submitted = len(cluster.jobs())
     result = finished.snakemake()
@@ -64,14 +49,14 @@ def test_nothing_is_to_be_done(finished: SlurmCheckout, cluster: Cluster) -> Non
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_reruns_what_follows_from_it_and_nothing_else(finished: SlurmCheckout, edit: str) -> None:
     file, old, new, expected = EDITS[edit]
-    with edited(finished, file, old, new):
+    with finished.edited(file, old, new):
         assert finished.planned() == expected
 
 
 def test_a_new_case_is_prepared_and_the_others_are_left(study: SlurmCheckout) -> None:
     folder = study.root / "results/data/icbm152_tiny"
     before = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.nii.gz")}
-    with edited(study, *EDITS["another case"][:3]):
+    with study.edited(*EDITS["another case"][:3]):
         result = study.snakemake("results/data/icbm152_tiny/cases.tsv")
     assert result.returncode == 0, result.stdout
     after = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.nii.gz")}
@@ -87,5 +72,5 @@ def test_results_restored_into_a_fresh_clone_are_taken(
         shutil.copytree(finished.root / part, clone.root / part)
     assert clone.planned() == {}
     file, old, new, expected = EDITS["the network"]
-    with edited(clone, file, old, new):
+    with clone.edited(file, old, new):
         assert clone.planned() == expected

@@ -12,12 +12,12 @@ from typer.testing import CliRunner, Result
 from meddpm import study
 from meddpm.cli import app
 from meddpm.config import ConfigError, UserError, repository_root
+from meddpm.report.site_table import print_check
 from meddpm.slurm import site
 from meddpm.slurm.check import CheckedRow, check
 from meddpm.slurm.gpu_names import known
 from meddpm.slurm.proposal import propose
 from meddpm.slurm.site import Partition
-from meddpm.slurm.table import print_check
 from tests.unit.slurm_fixture import DRIVER, MIXED, SITES, TIDY, UNTYPED, Commands, commands
 
 __all__ = ["commands"]

@@ -1,11 +1,13 @@
 """A whole tiny study in a copy of the checkout: run once, then edited and asked again."""
 
+import contextlib
 import os
 import re
 import shutil
 import site
 import subprocess
 import venv
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,18 @@ class Checkout:
         assert result.returncode == 0, result.stdout + result.stderr
         stats = re.findall(r"^ ([a-z_ ]+?) {2,}(\d+) ", result.stdout + result.stderr, re.MULTILINE)
         return {rule.replace(" ", "_"): int(count) for rule, count in stats if rule not in ("all", "total")}
+
+    @contextlib.contextmanager
+    def edited(self, file: str, old: str, new: str) -> Iterator[None]:
+        """One edit, taken back afterwards."""
+        path = self.root / file
+        before = path.read_text(encoding="utf-8")
+        assert old in before, f"{file} has no {old!r} to edit"
+        path.write_text(before.replace(old, new, 1), encoding="utf-8")
+        try:
+            yield
+        finally:
+            path.write_text(before, encoding="utf-8")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,8 +1,5 @@
 """What reruns after what edit: the table of edits and the jobs that must follow, and no others."""
 
-import contextlib
-from collections.abc import Iterator
-
 import pytest
 
 from tests.workflow.conftest import Checkout
@@ -102,19 +99,6 @@ EDITS = {
 }
 
 
-@contextlib.contextmanager
-def edited(study: Checkout, file: str, old: str, new: str) -> Iterator[None]:
-    """One edit, taken back afterwards."""
-    path = study.root / file
-    before = path.read_text(encoding="utf-8")
-    assert old in before, f"{file} has no {old!r} to edit"
-    path.write_text(before.replace(old, new, 1), encoding="utf-8")
-    try:
-        yield
-    finally:
-        path.write_text(before, encoding="utf-8")
-
-
 def test_a_second_run_has_nothing_to_do(study: Checkout) -> None:
     result = study.snakemake()
     assert result.returncode == 0
@@ -125,5 +109,5 @@ def test_a_second_run_has_nothing_to_do(study: Checkout) -> None:
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_reruns_what_follows_from_it_and_nothing_else(study: Checkout, edit: str) -> None:
     file, old, new, expected = EDITS[edit]
-    with edited(study, file, old, new):
+    with study.edited(file, old, new):
         assert study.planned() == expected

@@ -4,16 +4,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from meddpm.report.console import standard_output
 from meddpm.slurm.check import CheckedRow
 from meddpm.words import printable
 
-# Where the output is no terminal, a log for instance.
+# A table of few columns.
 LOG_WIDTH = 80
 
 
 def print_check(rows: list[CheckedRow], console: Console | None = None) -> None:
     """Print the rows, then their findings, each one line however long. `console` None: standard output."""
-    console = console or _console()
+    console = console or standard_output(LOG_WIDTH)
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("row", "partition", "asks for"):
         table.add_column(heading, overflow="fold")
@@ -27,8 +28,3 @@ def print_check(rows: list[CheckedRow], console: Console | None = None) -> None:
         console.print()
     for finding in (finding for row in rows for finding in row.findings):
         console.print(Text(printable(finding), "red"), soft_wrap=True)
-
-
-def _console() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=LOG_WIDTH)
