@@ -49,7 +49,10 @@ def status(
 
     planned = plan.read(folder)
     if planned is None:
-        raise UserError(f"{folder}: no run was started in this folder; start one with `snakemake --profile local`")
+        raise UserError(
+            f"{folder}: no run was started in this folder; start one with `snakemake --profile local` on one machine, "
+            "or `snakemake --profile slurm` on a cluster"
+        )
     cells = state.states(planned, folder, queue.jobs(folder))
     print_status(planned, cells, unsettled_only=failed, every_cell=every)
     if any(cell.state == state.FAILED for cell in cells):

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from meddpm.config import UserError
 from meddpm.log import logger
+from meddpm.words import one_line
 
 LONGEST_WORD = 200  # bytes of what a file says of its holder
 _open_files: set[int] = set()  # of this process
@@ -179,7 +180,7 @@ def _say(file: int, text: str) -> None:
 
 
 def _holder(path: Path) -> str:
-    """What the holder of a lock says of itself. Any user may have written it: only letters that can be printed."""
+    """What the holder of a lock says of itself, one printable line: any user may have written it."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -188,7 +189,7 @@ def _holder(path: Path) -> str:
             os.close(file)
     except OSError:
         text = ""
-    return "".join(letter if letter.isprintable() else " " for letter in text) or "a process that left no word"
+    return one_line(text) or "a process that left no word"
 
 
 def _unusable(error: OSError, folder: Path) -> UserError:

@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -30,6 +31,10 @@ REFUSED = {
 TERMINATED = "stopped by SIGTERM (time limit, preemption or cancel)"
 INTERRUPTED = "stopped by SIGINT (Ctrl-C)"
 
+# The first line of a job's log, as `_started` writes it, and the last one. `meddpm.runs.job_log` reads them again.
+STARTED = re.compile(r"started on (\S+), process (\d+)(?:, SLURM job (\d+))?")
+DONE, FAILED = "done", "ended with an error"
+
 logger = logging.getLogger("meddpm")
 
 
@@ -55,17 +60,27 @@ def job(path: Path | str) -> Iterator[None]:
     job that was killed, or whose disk is full, leaves neither. Snakemake removes the log of the try before.
     """
     setup(path)
-    number = os.environ.get("SLURM_JOB_ID", "")
-    cluster = f", SLURM job {number}" if number.isascii() and number.isdigit() else ""
-    logger.info("started on %s, process %d%s", socket.gethostname(), os.getpid(), cluster)
+    logger.info("%s", _started())
     with _terminable():
         try:
             with _told():
                 yield
         except BaseException:
-            logger.error("ended with an error")
+            logger.error(FAILED)
             raise
-    logger.info("done")
+    logger.info(DONE)
+
+
+def refusal(error: OSError, place: Path | str = "results") -> str:
+    """What a user reads of an error of `REFUSED`; `place` is named where the error names no file."""
+    return f"{error.filename or place}: {error.strerror or error}; make room or mend the permissions"
+
+
+def _started() -> str:
+    """The first line of a log: where this process runs."""
+    number = os.environ.get("SLURM_JOB_ID", "")
+    cluster = f", SLURM job {number}" if number.isascii() and number.isdigit() else ""
+    return f"started on {socket.gethostname()}, process {os.getpid()}{cluster}"
 
 
 @contextmanager
@@ -80,7 +95,7 @@ def _told() -> Iterator[None]:
         if error.errno not in REFUSED:
             logger.exception("the system refused")
             raise
-        text = f"{error.filename or 'results'}: {error.strerror}; make room or mend the permissions"
+        text = refusal(error)
         logger.error("%s", text)
         sys.exit(text)
     except Exception:

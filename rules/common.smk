@@ -28,6 +28,8 @@ try:
     # Snakemake lists those of the command line first, and lays them over the last one.
     *laid_over, default = map(os.path.basename, workflow.configfiles)
     STUDY = study.load(config, source=" + ".join([default, *laid_over]))
+    # On a cluster the rows may be those of its file: the record of the configuration has the ones that were meant.
+    config["study"]["gpus"] = list(STUDY.selection.gpus)
     # What the cluster has, where this is one.
     PARTITIONS = None
     if workflow.is_main_process:

@@ -4,13 +4,14 @@ Output: results/run/, which `python -m meddpm status` reads.
 """
 
 import contextlib
+import inspect
 import io
 import signal
 import subprocess
 
 from snakemake.cli import parse_args
 
-from meddpm.log import REFUSED, show_progress
+from meddpm.log import REFUSED, refusal, show_progress
 from meddpm.runs import lock, plan
 
 # What can still be made where jobs of the cells have failed.
@@ -32,16 +33,17 @@ def planned(job):
     )
 
 
-def where_typed(given):
-    """The folder in which the command was typed; with --directory Snakemake has left it."""
-    typed = os.getenv("PWD", ".")
-    there = given.directory and os.path.isdir(os.path.join(typed, given.directory))
-    return typed if there and os.path.samefile(os.path.join(typed, given.directory), ".") else "."
+def where_typed():
+    """The folder in which the command was typed: with --directory Snakemake has left it, and PWD may be another."""
+    apis = (getattr(each.frame.f_locals.get("self"), "workflow_api", None) for each in inspect.stack())
+    handler = next(api._workdir_handler for api in apis if api)
+    return handler.olddir or "."
 
 
 def second_pass(targets):
     """Make `targets` by a run of the same command in which the jobs that failed are rows."""
-    with contextlib.redirect_stderr(io.StringIO()):
+    typed = where_typed()
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.chdir(typed):  # it looks for the profile
         _, given = parse_args(sys.argv[1:])
     words = sys.argv[1:]
     tail = words[words.index("--") + 1 :] if "--" in words else []
@@ -55,9 +57,7 @@ def second_pass(targets):
     # Ctrl-C reaches both; subprocess would kill the one that is to cancel its jobs.
     signal.signal(signal.SIGINT, lambda number, frame: None)
     # It holds the lock of the run too: where this process is killed, it goes on alone.
-    done = subprocess.run(
-        command, cwd=where_typed(given), env=os.environ | dict(MEDDPM_SECOND_PASS="1"), pass_fds=RUN_LOCK
-    )
+    done = subprocess.run(command, cwd=typed, env=os.environ | dict(MEDDPM_SECOND_PASS="1"), pass_fds=RUN_LOCK)
     if done.returncode == 0:
         plan.settle(".", targets)
 
@@ -75,7 +75,14 @@ def in_one_line():
     except OSError as error:
         if error.errno not in REFUSED:
             raise
-        sys.exit(f"{error.filename or 'results'}: {error.strerror}; make room or mend the permissions")
+        sys.exit(refusal(error))
+
+
+def tell_of_another():
+    """Say that a run is alive in this folder: Snakemake says only that the folder is locked, and how to unlock it."""
+    dry = any(re.fullmatch(r"--dry-?run|-[a-zA-Z]*n[a-zA-Z]*", word) for word in sys.argv[1:])
+    if workflow.is_main_process and not SECOND_PASS and not dry and (holder := lock.holder(".")):
+        print(f"A run is alive in this folder ({holder}): `python -m meddpm status` shows it.", file=sys.stderr)
 
 
 def begin():
@@ -99,9 +106,9 @@ def end(logs):
     unfinished = [planned(job) for job in workflow.dag.needrun_jobs() if job.output]
     # Those of the cells, and what failed itself; the rest may yet be made.
     lost = [job for job in unfinished if job.rule in OF_A_CELL or job.outputs[0] in failed]
-    found = failures.collect(".", next(iter(logs), None), lost, failed)
-    print(failures.in_words(found), file=sys.stderr)
     with in_one_line():
+        found = failures.collect(".", next(iter(logs), None), lost, failed)
+        print(failures.in_words(found), file=sys.stderr)
         failures.write(".", found)
     # The evaluation of a model that failed is rows, and what comes after another one of the rest cannot be made.
     dead = {path for job in lost if job.rule not in (*OF_A_CELL, "evaluate") for path in job.outputs}
@@ -114,6 +121,9 @@ def end(logs):
         print("The report is made with them as rows.", file=sys.stderr)
         second_pass(targets)
         print(failures.in_words(found), file=sys.stderr)  # again, below what that run has printed
+
+
+tell_of_another()
 
 
 onstart:

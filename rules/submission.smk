@@ -1,6 +1,6 @@
 """What the executor plugin for SLURM is made to do otherwise, in the process that submits.
 
-Tried on version 2.8. tests/slurm holds all of it but for jobs that the queue has forgotten.
+Tried on version 2.8. tests/slurm holds all of it.
 """
 
 from meddpm.slurm import queue

@@ -26,6 +26,7 @@ STYLES = {
     state.RUNNING: "cyan",
     state.QUEUED: "blue",
     state.NOT_STARTED: "dim",
+    state.STOPPED: "yellow",
     UNSUPPORTED: "dim",
     UNAVAILABLE: "dim",
     FAILED: "red",
@@ -33,7 +34,7 @@ STYLES = {
 # Nothing is to be done about these.
 SETTLED = {state.DONE, UNSUPPORTED, UNAVAILABLE}
 # Of these a line says how many there are, not which, where there are many.
-FOLDED = {*SETTLED, state.NOT_STARTED, state.QUEUED}
+FOLDED = {*SETTLED, state.NOT_STARTED, state.QUEUED, state.STOPPED}
 # The program in a command, which its process knows by its whole path.
 PROGRAM = re.compile(r"^/.*?/snakemake(/__main__\.py)?(?= |$)")
 GAP, INDENT = "  ", "    "

@@ -1,14 +1,12 @@
 """Which jobs of a run failed or never started because of those, and why: one line each."""
 
 import dataclasses
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from meddpm.config import UserError
 from meddpm.files import write_json
-from meddpm.runs import job_log, plan, snakemake_log
+from meddpm.runs import job_log, plan, records, snakemake_log
 from meddpm.runs.job_log import JobLog
 from meddpm.runs.names import name
 from meddpm.runs.plan import RECORDS, PlannedJob
@@ -113,13 +111,20 @@ def write(folder: Path | str, failures: list[Failure]) -> None:
 
 def read(folder: Path | str) -> list[Failure]:
     """The failures of the last run in `folder`; none where it wrote none. Raises UserError if the file is no such."""
-    path = Path(folder) / FILE
-    try:
-        return [Failure(**each) for each in json.loads(path.read_text(encoding="utf-8"))]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{path}: cannot be read ({error}); start the run again") from None
+    return records.read(Path(folder) / FILE, lambda value: [_failure(each) for each in records.listed(value)]) or []
+
+
+def _failure(value: object) -> Failure:
+    """One failure of the file. Raises ValueError if it is none."""
+    record = records.checked(
+        value,
+        rule=records.is_text,
+        wildcards=records.are_named_texts,
+        outputs=records.are_texts,
+        reason=records.is_text,
+        started=records.is_flag,
+    )
+    return Failure(**record)
 
 
 def clear(folder: Path | str) -> None:

@@ -5,9 +5,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from meddpm.log import DONE, FAILED, INTERRUPTED, STARTED, TERMINATED
+from meddpm.runs import regular
+
 RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ([A-Z]+) (.*)")
-STARTED = re.compile(r"started on (\S+), process (\d+)(?:, SLURM job (\d+))?")
-DONE, FAILED = "done", "ended with an error"
+# How a stage that keeps what it has says that it was told to stop.
+GOES_ON = "; the same command goes on from there"
 # Bytes that are read of the begin and of the end of a log.
 HEAD, TAIL = 4_000, 60_000
 
@@ -28,6 +31,11 @@ class JobLog:
     error: str
     last: str
     lines: list[str]
+
+    @property
+    def told_to_stop(self) -> bool:
+        """Whether the job ended because it was told to: by Ctrl-C, a cancel, a time limit."""
+        return self.end == FAILED and (self.error in (TERMINATED, INTERRUPTED) or GOES_ON in self.error)
 
 
 def read(path: Path | str) -> JobLog | None:
@@ -70,7 +78,7 @@ def message(line: str) -> str:
 
 def _ends(path: Path) -> tuple[str, list[str]]:
     """The first line, and the last lines that have words in them."""
-    with open(path, "rb") as stream:
+    with regular.opened(path) as stream:
         head = stream.read(HEAD).decode(errors="replace").split("\n")[0]
         begin = max(0, stream.seek(0, os.SEEK_END) - TAIL)
         stream.seek(begin)

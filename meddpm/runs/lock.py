@@ -26,10 +26,10 @@ def take(folder: Path | str) -> int:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = one_line(os.pread(file, 200, 0).decode(errors="replace"))
+        said = _holder(file)
         os.close(file)
         raise UserError(
-            f"{path.parent}: another run works in this folder ({holder}); wait for its end, or start in another folder "
+            f"{path.parent}: another run works in this folder ({said}); wait for its end, or start in another folder "
             "with --directory"
         ) from None
     except OSError as error:
@@ -38,3 +38,24 @@ def take(folder: Path | str) -> int:
     os.ftruncate(file, 0)
     os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
     return file
+
+
+def holder(folder: Path | str) -> str | None:
+    """Who holds the lock of the run in `folder`, a printable line; None where nobody does, or it cannot be told."""
+    try:
+        file = os.open(Path(folder) / FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _holder(file)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+    return None
+
+
+def _holder(file: int) -> str:
+    return one_line(os.pread(file, 200, 0).decode(errors="replace"))

@@ -1,7 +1,6 @@
 """The plan of a run: its jobs, written by the workflow before the first one starts."""
 
 import dataclasses
-import json
 import os
 import socket
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from meddpm.config import UserError
 from meddpm.files import write_json
+from meddpm.runs import records
 from meddpm.words import printable
 
 # What a run leaves for `python -m meddpm status`, in its folder.
@@ -61,9 +61,19 @@ def write(folder: Path | str, jobs: list[PlannedJob], command: str) -> None:
 
 
 def settle(folder: Path | str, outputs: Collection[str]) -> None:
-    """Note in the plan of `folder` that `outputs` were found to be as they should: nothing had to be run for them."""
+    """Note in the plan of `folder` that `outputs` were found to be as they should: nothing had to be run for them.
+
+    A plan that is gone or damaged stays as it is: `status` says so.
+    """
     path = Path(folder) / FILE
-    record = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        planned = read(folder)
+    except UserError:
+        planned = None
+    if planned is None:
+        return
+    record = dataclasses.asdict(planned)
+    del record["since"]
     for job in record["jobs"]:
         job["needed"] = job["needed"] and set(outputs).isdisjoint(job["outputs"])
     began = path.stat()
@@ -74,11 +84,31 @@ def settle(folder: Path | str, outputs: Collection[str]) -> None:
 def read(folder: Path | str) -> Plan | None:
     """The plan of the last run that started in `folder`; None where none did. Raises UserError if it is no plan."""
     path = Path(folder) / FILE
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        jobs = [PlannedJob(**job) for job in record.pop("jobs")]
-        return Plan(**record, jobs=jobs, since=path.stat().st_mtime)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(f"{path}: cannot be read ({error}); start the run again") from None
+
+    def build(value: object) -> Plan:
+        record = records.checked(
+            value,
+            host=records.is_text,
+            pid=records.is_number,
+            time=records.is_text,
+            command=records.is_text,
+            jobs=lambda jobs: isinstance(jobs, list),
+        )
+        jobs = [_job(each) for each in record["jobs"]]
+        return Plan(**record | {"jobs": jobs}, since=path.stat().st_mtime)
+
+    return records.read(path, build)
+
+
+def _job(value: object) -> PlannedJob:
+    """A job of a plan. Raises ValueError if it is none."""
+    record = records.checked(
+        value,
+        rule=records.is_text,
+        wildcards=records.are_named_texts,
+        outputs=records.are_texts,
+        log=lambda log: log is None or records.is_text(log),
+        needed=records.is_flag,
+        inputs=records.are_texts,
+    )
+    return PlannedJob(**record)

@@ -1,11 +1,13 @@
 """What Snakemake and its executor plugin for SLURM say of failed jobs in their log, .snakemake/log/*.snakemake.log."""
 
+import contextlib
+import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from meddpm.runs import job_log
+from meddpm.runs import job_log, regular
 
 FOLDER = Path(".snakemake/log")
 TIME = re.compile(r"\[\w{3} \w{3} [ \d]?\d \d\d:\d\d:\d\d \d{4}\]")
@@ -30,6 +32,12 @@ USUAL = re.compile(
     r"slurmstepd.*CANCELLED AT"
 )
 
+# What Snakemake says, a line of its own, when it is told to stop, and how that is told.
+STOPPED = {
+    "Terminating processes on user request, this might take some time.": "stopped by you; the same command goes on",
+    "Will exit after finishing currently running jobs (scheduler).": "stopped with the run; the same command goes on",
+}
+
 # How the reason of a job begins that never came into the queue.
 NOT_QUEUED = "sbatch refused: "
 
@@ -40,7 +48,8 @@ class Said:
 
     `outputs` is their list as one text. `slurm_id` and `state` (FAILED, TIMEOUT ...) are SLURM's, with its
     `state_reason`; `refused` is why there was no SLURM job; `signal` what killed a local job; `missing` are files that
-    a job which ended well did not leave; `slurm_log` is the log that SLURM writes of it.
+    a job which ended well did not leave; `slurm_log` is the log that SLURM writes of it. `stopping`: the run had been
+    told to stop before.
     """
 
     rule: str = ""
@@ -52,6 +61,7 @@ class Said:
     signal: str = ""
     missing: tuple[str, ...] = ()
     slurm_log: str = ""
+    stopping: bool = False
 
     def is_about(self, rule: str, outputs: list[str]) -> bool:
         """Whether it is about the job of `rule` with these outputs."""
@@ -60,29 +70,35 @@ class Said:
         return self.rule == rule and self.outputs == ", ".join(outputs)
 
 
-def newest(folder: Path | str, since: float) -> Path | None:
-    """The log of the run that started at `since` (its plan's) in `folder`: a second pass writes another, later one."""
-    logs = sorted(Path(folder, FOLDER).glob("*.snakemake.log"))
-    return next((path for path in logs if path.stat().st_mtime >= since), None)
+def of_run(folder: Path | str, since: float) -> list[Path]:
+    """The logs of the run that started at `since` (its plan's) in `folder`, its own first: a second pass writes one."""
+    found = []
+    for path in sorted(Path(folder, FOLDER).glob("*.snakemake.log")):
+        with contextlib.suppress(OSError):  # gone meanwhile
+            found += [path] if path.is_file() and path.stat().st_mtime >= since else []
+    return found
+
+
+def stopped(paths: Sequence[Path]) -> str:
+    """How the run with the logs `paths` was told to stop, in words; "" where it was not."""
+    told = [STOPPED[line] for path in paths for line in _own_lines(path) if line in STOPPED]
+    return told[-1] if told else ""
 
 
 def read(path: Path | str | None) -> list[Said]:
     """What the log at `path` says of failed tries, in its order; nothing where there is no log."""
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace") if path else ""
-    except OSError:
-        return []
-    lines = text.split("\n")
+    lines = _lines(path)
     found: list[Said] = []
-    number = 0
+    number, stopping = 0, False
     while number < len(lines):
         if MISSING_FILES in lines[number]:
             said, number = _missing(lines, number + 1)
             found.append(said)
         elif number and TIME.fullmatch(lines[number - 1]) and ERROR.fullmatch(lines[number]):
             said, number = _block(lines, number)
-            found.append(said)
+            found.append(dataclasses.replace(said, stopping=stopping))
         else:
+            stopping = stopping or lines[number] in STOPPED
             number += 1
     return found
 
@@ -117,6 +133,25 @@ def killed_by(signal: str) -> str:
 def without(files: Sequence[str]) -> str:
     """Files that are missing in words."""
     return f"it ended well, but {files[0]} is not there; on a slow file system raise latency-wait"
+
+
+def _lines(path: Path | str | None) -> list[str]:
+    """The lines of the log at `path`; none where it cannot be read."""
+    try:
+        return regular.text(path).split("\n") if path else []
+    except OSError:
+        return []
+
+
+def _own_lines(path: Path) -> list[str]:
+    """The lines of the log at `path` without the logs that are pasted there."""
+    lines, number = _lines(path), 0
+    own = []
+    while number < len(lines):
+        behind = _behind_pasted(lines, number)
+        own += lines[number : number + 1] if behind == number else []
+        number = max(behind, number + 1)
+    return own
 
 
 def _missing(lines: list[str], number: int) -> tuple[Said, int]:

@@ -4,6 +4,7 @@ A run that goes on changes all of them at any time, so nothing here depends on t
 """
 
 import csv
+import io
 import os
 import socket
 import time
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from meddpm.runs import failures, job_log, snakemake_log
+from meddpm.config import UserError
+from meddpm.runs import failures, job_log, plan, regular, snakemake_log
 from meddpm.runs.failures import Failure
 from meddpm.runs.job_log import JobLog
 from meddpm.runs.plan import Plan, PlannedJob
@@ -23,9 +25,9 @@ from meddpm.words import one_line
 if TYPE_CHECKING:
     from meddpm.slurm.queue import QueuedJob
 
-DONE, QUEUED, RUNNING, NOT_STARTED = "done", "queued", "running", "not started"
+DONE, QUEUED, RUNNING, NOT_STARTED, STOPPED = "done", "queued", "running", "not started", "stopped"
 # In the order in which they are counted.
-STATES = (DONE, UNSUPPORTED, UNAVAILABLE, RUNNING, QUEUED, NOT_STARTED, FAILED)
+STATES = (DONE, UNSUPPORTED, UNAVAILABLE, RUNNING, QUEUED, NOT_STARTED, STOPPED, FAILED)
 
 # Stages whose table says of its cell whether it ran. That of evaluate holds other cells' rows.
 WITH_STATUS = ("sample", "bench", "profile")
@@ -50,13 +52,16 @@ CLOCKS = 60
 GRAIN = 1
 # Lines of the log of a failed job that are shown.
 LINES = 3
+# What ends a job that is told to stop.
+TOLD = ("", "SIGINT", "SIGTERM")
 
 
 @dataclass(frozen=True)
 class CellState:
     """One job: `state` is one of STATES; `detail` the reason or the progress, one line or "".
 
-    `lines` are the last ones of the `log` of a job that failed, printable.
+    `log` tells more: the job's own one, if it has words, or Snakemake's, of a job that was not taken into the queue.
+    `lines` are the last ones of the log of a job that failed, printable.
     """
 
     rule: str
@@ -68,29 +73,33 @@ class CellState:
     lines: tuple[str, ...] = ()
 
 
-def states(plan: Plan, folder: Path | str, queue: "list[QueuedJob] | None") -> list[CellState]:
-    """The state of each job of `plan` that makes something, in its order. `queue` None: it is not known."""
+def states(planned: Plan, folder: Path | str, queue: "list[QueuedJob] | None") -> list[CellState]:
+    """The state of each job of `planned` that makes something, in its order. `queue` None: it is not known."""
     folder = Path(folder)
     known = {_key(each.rule, each.wildcards): each for each in failures.read(folder)}
-    said = snakemake_log.read(snakemake_log.newest(folder, plan.since))
+    logs = snakemake_log.of_run(folder, planned.since)
+    said = snakemake_log.read(logs[0] if logs else None)
+    stopped = snakemake_log.stopped(logs)
     slurm_ids = None if queue is None else {each.id for each in queue}
     in_queue = {each.comment: each for each in queue or () if each.state not in ENDED}
     found = []
-    for job in plan.jobs:
+    for job in planned.jobs:
         if job.rule == NOT_RUN:
             found += _not_run(job, folder)
         elif job.outputs:
             seen = _Seen(
                 job=job,
                 folder=folder,
-                since=plan.since,
-                log=failures.fresh_log(job, folder, plan.since),
+                since=planned.since,
+                log=failures.fresh_log(job, folder, planned.since),
                 queued=in_queue.get(_comment(job)),
                 slurm_ids=slurm_ids,
                 failure=known.get(_key(job.rule, job.wildcards)),
                 said=snakemake_log.last(said, job.rule, job.outputs),
+                stopped=stopped,
             )
-            found.append(_cell(seen, *_state(seen)))
+            run_log = str(logs[0].relative_to(folder)) if logs else None
+            found.append(_cell(seen, *_state(seen), run_log))
     return found
 
 
@@ -108,7 +117,10 @@ def lives(host: str, process: int, seen: float) -> bool | None:
 
 
 class _Seen(NamedTuple):
-    """What is known of a job: its log of this run, its place in the queue, what the run said at its end and before."""
+    """What is known of a job: its log of this run, its place in the queue, what the run said at its end and before.
+
+    `stopped` says how the run was told to stop, "" if it was not.
+    """
 
     job: PlannedJob
     folder: Path
@@ -118,19 +130,22 @@ class _Seen(NamedTuple):
     slurm_ids: set[str] | None
     failure: Failure | None
     said: Said | None
+    stopped: str
 
 
-def _cell(seen: _Seen, state: str, detail: str) -> CellState:
+def _cell(seen: _Seen, state: str, detail: str, run_log: str | None) -> CellState:
     job, log, queued = seen.job, seen.log, seen.queued
     detail = one_line(detail)
+    refused = state == FAILED and seen.said and seen.said.refused
+    own_log = job.log if log and log.lines else None
     return CellState(
         rule=job.rule,
         wildcards=job.wildcards,
         state=state,
         slurm_id=queued.id if queued else log.slurm_id if log else None,
         detail=detail,
-        log=job.log if log else None,
-        lines=_last_lines(log, detail) if log and state == FAILED else (),
+        log=run_log if refused else own_log,
+        lines=_last_lines(log, detail) if log and state == FAILED and not refused else (),
     )
 
 
@@ -152,6 +167,8 @@ def _state(seen: _Seen) -> tuple[str, str]:
         return RUNNING, f"on {log.host}, as far as can be seen from here"
     if living:
         return RUNNING, log.last
+    if seen.stopped and _told_to_stop(seen):
+        return STOPPED, seen.stopped
     if seen.said:
         return FAILED, failures.why(job, seen.folder, seen.since, seen.said)
     if unfinished:
@@ -159,8 +176,22 @@ def _state(seen: _Seen) -> tuple[str, str]:
     if log and log.end == job_log.FAILED:
         return FAILED, log.error or job_log.FAILED
     if log and log.end == job_log.DONE:
-        return FAILED, snakemake_log.without([path for path in job.outputs if not (seen.folder / path).exists()])
+        return FAILED, snakemake_log.without([path for path in job.outputs if not os.path.exists(seen.folder / path)])
     return NOT_STARTED, ""
+
+
+def _told_to_stop(seen: _Seen) -> bool:
+    """Whether a job that ended in a run which was told to stop ended for that, and not by itself or its time limit."""
+    log, said = seen.log, seen.said
+    by_log = log is not None and log.host is not None
+    stopped = by_log and (log.end is None or log.told_to_stop)
+    if said and (said.refused or said.missing or said.signal not in TOLD):
+        return False
+    if said and said.slurm_id:
+        return stopped and log.slurm_id != said.slurm_id  # a later try than that which ended as SLURM said
+    if said and not by_log:
+        return said.stopping  # it was stopped before it had a log
+    return stopped and (said is None or said.stopping)
 
 
 def _complete(seen: _Seen) -> bool:
@@ -195,8 +226,7 @@ def _lives(log: JobLog, slurm_ids: set[str] | None) -> bool | None:
 def _of_table(path: Path) -> tuple[str, str]:
     """State and reason of a cell that has its table: what the rows say, if all say that it did not run."""
     try:
-        with open(path, newline="", encoding="utf-8") as stream:
-            rows = list(csv.DictReader(stream))
+        rows = list(csv.DictReader(io.StringIO(regular.content(path).decode(), newline="")))
     except (OSError, ValueError, csv.Error):
         return DONE, ""
     bad = [row for row in rows if row.get("status") in (UNSUPPORTED, UNAVAILABLE, FAILED)]
@@ -212,9 +242,11 @@ def _not_run(job: PlannedJob, folder: Path) -> list[CellState]:
     """The cells that a job of rule not_run stands for."""
     found: dict[tuple[str, ...], CellState] = {}
     for path in job.outputs:
-        place, *names = Path(path).relative_to(NOT_RUN_FOLDER).parent.parts
-        rule, keys = CELL_FOLDERS[place]
-        state, reason = _of_table(folder / path) if (folder / path).is_file() else (UNAVAILABLE, "")
+        place, *names = Path(path.removeprefix(f"{NOT_RUN_FOLDER}/")).parent.parts or [""]
+        rule, keys = CELL_FOLDERS.get(place, ("", ()))
+        if not rule or len(names) != len(keys):
+            raise UserError(f"{folder / plan.FILE}: {one_line(path)} is of no cell; delete it, or start the run again")
+        state, reason = _of_table(folder / path) if os.path.isfile(folder / path) else (UNAVAILABLE, "")
         cell = CellState(rule, dict(zip(keys, names, strict=True)), state, detail=one_line(reason))
         # The first file of a cell is the one with a status.
         found.setdefault((rule, *names), cell)

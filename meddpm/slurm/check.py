@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from meddpm.config import ClusterConfig, RequestConfig
 from meddpm.slurm.request import (
     feature_names,
+    gpu_key,
     gpu_type,
     has_features,
     matching_nodes,
+    names_gpu,
     partition_names,
 )
 from meddpm.slurm.site import NodeKind, Partition
@@ -29,25 +31,34 @@ class CheckedRow:
 
 
 def check(study: Study, partitions: dict[str, Partition]) -> list[CheckedRow]:
-    """The rows of `gpus` that are for a cluster (a partition, or the device cuda), and `cluster.stages`."""
+    """The rows of `gpus` that are for a cluster (a partition, the device cuda, or a GPU), and `cluster.stages`."""
     rows = [
-        _checked(name, f"gpus.{name}", request, study.asks_for_gpu(name), partitions)
+        _checked(name, f"gpus.{name}", request, study.asks_for_gpu(name), study.gpus[name].device, partitions)
         for name, request in study.requests.items()
-        if request.partition or study.gpus[name].device == "cuda"
+        if request.partition or study.gpus[name].device == "cuda" or names_gpu(request)
     ]
     stages = (study.cluster or ClusterConfig()).stages
-    return [*rows, _checked("stages", STAGES, stages, False, partitions)]
+    return [*rows, _checked("stages", STAGES, stages, False, "cpu", partitions)]
 
 
-def _checked(name: str, where: str, request: RequestConfig, gpu: bool, partitions: dict[str, Partition]) -> CheckedRow:
+def _checked(
+    name: str, where: str, request: RequestConfig, gpu: bool, device: str, partitions: dict[str, Partition]
+) -> CheckedRow:
     named = partition_names(request, partitions)
     shown = request.partition or (f"{named[0]} (default)" if named else "none")
-    return CheckedRow(name, shown, _asks(request, gpu), tuple(_findings(where, request, gpu, named, partitions)))
+    found = _findings(where, request, gpu, named, partitions)
+    idle = gpu and device == "cpu"
+    if found and idle:
+        found.append(
+            f"{where}.{gpu_key(request)}: asks for a GPU, which device: cpu does not use; leave it out for none"
+        )
+    return CheckedRow(name, shown, _asks(request, gpu, idle), tuple(found))
 
 
-def _asks(request: RequestConfig, gpu: bool) -> str:
-    """What is asked for beside the partition, in words."""
-    device = [f"GPU {request.gres or request.gpu_model or 'of any type'}"] if gpu else []
+def _asks(request: RequestConfig, gpu: bool, idle: bool) -> str:
+    """What is asked for beside the partition, in words. `idle`: the GPU is for a row on the CPU."""
+    unused = " (device: cpu does not use it)" if idle else ""
+    device = [f"GPU {request.gres or gpu_type(request) or 'of any type'}{unused}"] if gpu else []
     beside = [f"constraint {request.constraint}"] if request.constraint else []
     beside += [f"qos {request.qos}"] if request.qos else []
     beside += [request.slurm_extra] if request.slurm_extra else []
@@ -79,14 +90,18 @@ def _in_partition(
         found += _gpu(where, request, model, room, partitions)
     found += _features(where, request, gpu, room, partitions)
     nodes = matching_nodes(request, gpu, room)
-    for key, asked, most, unit in (
-        ("cpus", request.cpus, max((node.cpus for node in nodes), default=room.cpus), ""),
-        ("mem", request.mem, max((node.mem for node in nodes), default=room.mem), " MB"),
+    for key, asked, has, unit in (
+        ("cpus", request.cpus, [node.cpus for node in nodes] or [room.cpus], ""),
+        ("mem", request.mem, [node.mem for node in nodes] or [room.mem], " MB"),
     ):
-        if asked > most:
+        most = max(has)
+        # 0: the cluster does not say of a node how much it has.
+        if 0 not in has and asked > most:
             which = f"a node of {room.name}{f' with {_a(model)}' if gpu and model in room.gpus else ''}"
             found.append(f"{where}.{key}: {asked}{unit} is more than {which} has; right would be {most} or less")
-    if room.runtime is not None and request.runtime > room.runtime:
+    if room.runtime == 0:
+        found.append(f"{where}.partition: {room.name} gives a job less than a minute; right would be another one")
+    elif room.runtime is not None and request.runtime > room.runtime:
         found.append(
             f"{where}.runtime: {request.runtime} min is more than {room.name} allows; "
             f"right would be {room.runtime} or less"
@@ -104,13 +119,12 @@ def _gpu(
     where: str, request: RequestConfig, model: str, room: Partition, partitions: dict[str, Partition]
 ) -> list[str]:
     """Whether the GPU that is asked for is in the partition, and on a node that is up."""
-    key = "gres" if request.gres else "slurm_extra" if model and not request.gpu_model else "gpu_model"
     having = [each.name for each in partitions.values() if _has(each, model)]
     if not room.gpus:
         mend = f"right would be {_list(having)}" if having else "no partition of this cluster has what is asked for"
         return [f"{where}.partition: {room.name} has no GPU; {mend}"]
     if not _has(room, model):
-        return [f"{where}.{key}: {room.name} has no GPU {model}; {_other_type(model, room, having)}"]
+        return [f"{where}.{gpu_key(request)}: {room.name} has no GPU {model}; {_other_type(model, room, having)}"]
     nodes = [node for node in room.nodes if _on_node(model, node)]
     if room.up and nodes and not any(node.usable for node in nodes):
         others = [name for name in having if name != room.name]

@@ -5,10 +5,11 @@ The plugin pastes `slurm_extra` into a shell command as it is, so what a shell o
 
 import re
 import shlex
+from collections.abc import Mapping
 
 from meddpm.config import ClusterConfig, RequestConfig, UserError
 from meddpm.slurm.site import NodeKind, Partition
-from meddpm.words import printable
+from meddpm.words import one_line, printable
 
 NAMES = (
     *("slurm_partition", "slurm_account", "gpu", "gpu_model", "gres", "constraint", "qos", "slurm_extra"),
@@ -56,6 +57,8 @@ SEEN_BY_PLUGIN = re.compile(r"-J|-[oeDApnctCN](?=\s)")
 # The one way to ask for a type of GPU that the plugin cannot spell, as nvidia_a100-sxm4-80gb.
 PER_NODE = "--gpus-per-node"
 OF_ANY_TYPE = ""
+# Types of GPU that a reason lists at most.
+LISTED = 10
 
 
 def resources(
@@ -142,6 +145,36 @@ def gpu_type(request: RequestConfig) -> str:
     if asked:
         return asked[0].split("=")[1].split(":")[0]
     return request.gpu_model or OF_ANY_TYPE
+
+
+def gpu_key(request: RequestConfig) -> str:
+    """The key that says which GPU is asked for; gpu_model where none does."""
+    if request.gres:
+        return "gres"
+    return "slurm_extra" if gpu_type(request) and not request.gpu_model else "gpu_model"
+
+
+def names_gpu(request: RequestConfig) -> bool:
+    """Whether a key asks for a GPU, of a type or of any."""
+    return bool(request.gres or gpu_type(request))
+
+
+def missing_type(request: RequestConfig, where: str, partitions: Mapping[str, Partition]) -> str | None:
+    """Why the partitions of a row, which are among `partitions`, never have the type of GPU that it asks for.
+
+    None: one may have it, none is asked for, or the types are not known: no GPU is listed, or one without a type.
+    """
+    model = gpu_type(request)
+    # Without a partition the site itself may choose one that is not the default.
+    rooms = [partitions[name] for name in request.partition.split(",")] if request.partition else partitions.values()
+    types = list(dict.fromkeys(each for room in rooms for each in room.gpus))
+    if not model or not types or OF_ANY_TYPE in types or model in types:
+        return None
+    listed = ", ".join(one_line(each, 40) for each in types[:LISTED]) + (", ..." if len(types) > LISTED else "")
+    return (
+        f"{where}.{gpu_key(request)}: {request.partition or 'this cluster'} has no GPU {model}, only {listed}; "
+        "see python -m meddpm slurm check"
+    )
 
 
 def matching_nodes(request: RequestConfig, gpu: bool, partition: Partition) -> list[NodeKind]:

@@ -14,6 +14,10 @@ UNUSABLE = {"down", "drained", "draining", "fail", "failing", "future", "inval",
 NOT_RESPONDING = "*"
 # What sinfo adds to a state: power saving, maintenance, a reboot.
 STATE_MARKS = "*~#!%$@^-+"
+# What sinfo writes for nothing.
+NOTHING = {"", "(null)", "n/a"}
+# Longer numbers are none of a cluster's.
+DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Partition:
     """A partition. `up`: it takes jobs and not all of its nodes are down.
 
     `gpus` is type of GPU to the most on one node, "" for GPUs without a type; `cpus` and `mem` (MB) are the most on one
-    node; `runtime` is in minutes, None: no limit. What belongs together on one node is in `nodes`.
+    node, 0: not known; `runtime` is in minutes, None: no limit. What belongs together on one node is in `nodes`.
     """
 
     name: str
@@ -61,8 +65,9 @@ def query() -> dict[str, Partition]:
     rows: dict[str, list[list[str]]] = {}
     for line in printed.split("\n"):
         fields = [field.strip() for field in line.split("|", FORMAT.count("|"))]
-        if len(fields) == FORMAT.count("|") + 1:
-            rows.setdefault(fields[0].rstrip("*"), []).append(fields)
+        name = fields[0].rstrip("*")
+        if name and len(fields) == FORMAT.count("|") + 1:
+            rows.setdefault(name, []).append(fields)
     if not rows:
         raise NoCluster("sinfo: lists no partition; is this user allowed to use the cluster?")
     return {name: _partition(name, of_it) for name, of_it in rows.items()}
@@ -71,9 +76,8 @@ def query() -> dict[str, Partition]:
 def _partition(name: str, rows: list[list[str]]) -> Partition:
     """The partition of these rows of sinfo, one for each kind of node and state."""
     first, available, _, _, _, limit, _, _ = rows[0]
-    nodes = tuple(_nodes(*row[2:5], *row[6:]) for row in rows)
     # A partition without nodes has a row too.
-    nodes = tuple(kind for kind in nodes if kind.cpus)
+    nodes = tuple(_nodes(*row[2:5], *row[6:]) for row in rows if row[2].lower() not in NOTHING or _number(row[3]))
     return Partition(
         name=name,
         default=first.endswith("*"),
@@ -90,7 +94,7 @@ def _partition(name: str, rows: list[list[str]]) -> Partition:
 def _nodes(state: str, cpus: str, mem: str, gres: str, features: str) -> NodeKind:
     """The nodes of one row of sinfo."""
     usable = state.rstrip(STATE_MARKS).lower() not in UNUSABLE and NOT_RESPONDING not in state
-    has = frozenset() if features in ("", "(null)") else frozenset(features.split(","))
+    has = frozenset(part.strip() for part in features.split(",")) - NOTHING
     return NodeKind(_gpus(gres), has, _number(cpus), _number(mem), usable)
 
 
@@ -102,7 +106,8 @@ def _gpus(gres: str) -> dict[str, int]:
         name, *rest = entry.strip().split(":")
         rest = [part for part in rest if part and part != "no_consume"]
         if name == "gpu":
-            count = int(rest.pop()) if rest and rest[-1].isdecimal() else 1
+            # A number that is none of a cluster's still says that there are some.
+            count = _known_number(rest.pop(), 1) if rest and re.fullmatch(r"[0-9]+", rest[-1]) else 1
             model = rest[0] if rest else ""
             if count:
                 found[model] = found.get(model, 0) + count
@@ -111,14 +116,18 @@ def _gpus(gres: str) -> dict[str, int]:
 
 def _number(text: str) -> int:
     """The number that a text begins with: sinfo of a site's wrapper may write 32+. 0 where there is none."""
-    found = re.match(r"\d+", text)
-    return int(found[0]) if found else 0
+    found = re.match(r"[0-9]+", text)
+    return _known_number(found[0], 0) if found else 0
+
+
+def _known_number(digits: str, otherwise: int) -> int:
+    return int(digits) if len(digits) <= DIGITS else otherwise
 
 
 def _minutes(limit: str) -> int | None:
     """Whole minutes of a limit as 2-00:00:00, 1:00:00 or 30:00; None for infinite and what is no limit."""
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
-    if not found:
+    found = re.fullmatch(r"(?:([0-9]+)-)?(?:([0-9]+):)?([0-9]+):([0-9]+)", limit)
+    if not found or any(len(part or "") > DIGITS for part in found.groups()):
         return None
     days, hours, minutes, _ = (int(part or 0) for part in found.groups())
     return (days * 24 + hours) * 60 + minutes

@@ -16,7 +16,7 @@ from meddpm.config import GpuConfig, ModelConfig, TrainConfig, UserError, Varian
 from meddpm.data import manifest, volumes
 from meddpm.data.nifti import by
 from meddpm.files import remove_abandoned, sha256, write_csv, write_json
-from meddpm.log import REFUSED, logger
+from meddpm.log import REFUSED, logger, refusal
 from meddpm.model import build_model, weights
 from meddpm.model.checkpoints import Checkpoints
 from meddpm.stages.job import Job, folder
@@ -166,7 +166,7 @@ def _ended(model: str, error: Exception, last: Path | None, target: Path) -> Use
         text = f"{model} cannot be trained here: {error}; see train.gpu, train.variant and train.batch in config.yaml"
         status = error.status
     elif isinstance(error, OSError):
-        text = f"{error.filename or target}: {error.strerror or error}; make room or mend the permissions"
+        text = refusal(error, target)
     elif isinstance(error, UserError):
         text = str(error)
     elif isinstance(error, Stopped):

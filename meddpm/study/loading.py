@@ -26,6 +26,7 @@ from meddpm.config import (
     from_mapping,
 )
 from meddpm.model import presets
+from meddpm.slurm import request
 from meddpm.study import checks
 from meddpm.study.matrix import TRAIN, Study, StudyModel
 from meddpm.validation import closest, validate
@@ -101,8 +102,29 @@ def _resolve(config: dict[str, Any], root: Path) -> Study:
         report=section("report", ReportConfig),
         archive=section("archive", ArchiveConfig),
     )
+    study = _on_the_cluster(study)
     checks.check(study, root)
     return study
+
+
+def _on_the_cluster(study: Study) -> Study:
+    """The study on all GPUs that have a partition, where `study.gpus` is the row of one machine, as in config.yaml.
+
+    So the file of a site need not pick rows, which would take the place of those that a study of one's own picks.
+    """
+    picked = study.selection.gpus
+    if study.cluster is None or not all(name in study.gpus and _whatever_is_there(study, name) for name in picked):
+        return study
+    rows = [name for name, asked in study.requests.items() if asked.partition]
+    gpus = [name for name in rows if study.asks_for_gpu(name)]
+    selection = dataclasses.replace(study.selection, gpus=tuple(gpus or rows or picked))
+    return dataclasses.replace(study, selection=selection)
+
+
+def _whatever_is_there(study: Study, gpu: str) -> bool:
+    """Whether a row says neither what device it is nor how a cluster is asked for it."""
+    asked = study.requests[gpu]
+    return study.gpus[gpu].device == "auto" and not asked.partition and not request.names_gpu(asked)
 
 
 def _of(cls: type, row: dict[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """Cells of the matrix that do not run here: why, so that each is a row with its reason and none is missing."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from meddpm.config import ConfigError
+from meddpm.slurm import request
+from meddpm.slurm.site import Partition
 from meddpm.status import FAILED, UNAVAILABLE
 from meddpm.study.matrix import Study
 from meddpm.validation import closest
@@ -20,8 +22,10 @@ class NotRun(NamedTuple):
     reason: str
 
 
-def unavailable(study: Study, partitions: Collection[str] | None) -> dict[str, str]:
-    """The rows of the GPU matrix whose partition is none of `partitions`, each with the reason. None: not known.
+def unavailable(study: Study, partitions: Mapping[str, Partition] | None) -> dict[str, str]:
+    """The rows of the GPU matrix whose partition or type of GPU the cluster lacks, each with the reason.
+
+    `partitions` are those of the cluster by name; None: not known.
 
     Raises ConfigError where the stages without a GPU have no partition to run in: then nothing can.
     """
@@ -38,8 +42,16 @@ def unavailable(study: Study, partitions: Collection[str] | None) -> dict[str, s
         raise ConfigError(
             f"cluster.stages.partition: this cluster has no partition {missing}; {closest(missing, list(partitions))}"
         )
-    asked = {name: lacks(study.requests[name].partition) for name in study.gpu_names()}
-    return {name: f"this cluster has no partition {each}" for name, each in asked.items() if each}
+
+    def reason(gpu: str) -> str | None:
+        asked = study.requests[gpu]
+        partition = lacks(asked.partition)
+        if partition:
+            return f"this cluster has no partition {partition}"
+        return request.missing_type(asked, f"gpus.{gpu}", partitions) if study.asks_for_gpu(gpu) else None
+
+    reasons = {name: reason(name) for name in study.gpu_names()}
+    return {name: each for name, each in reasons.items() if each}
 
 
 def cells(

@@ -162,6 +162,18 @@ class Cluster:
         subprocess.run(["slurmctld"], check=True, timeout=20)
         until(self.up, 20, "slurmctld")
 
+    @contextlib.contextmanager
+    def forgetful(self) -> Iterator[None]:
+        """In the block the controller forgets what has ended after some seconds."""
+        before = CONFIGURATION.read_text()
+        try:
+            CONFIGURATION.write_text(re.sub("MinJobAge=.*", "MinJobAge=5", before))
+            self.ask("scontrol", "reconfigure")
+            yield
+        finally:
+            CONFIGURATION.write_text(before)
+            self.ask("scontrol", "reconfigure")
+
     def tidy(self, folder: Path) -> None:
         """End all jobs of `folder`, and bring nodes and controller back."""
         if not self.up():

@@ -1,23 +1,17 @@
 """Jobs that fail on SLURM in every way: each is a row that says why, the report is made, and a second run mends it."""
 
-import csv
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.rows import rows
 from tests.slurm.conftest import Cluster, SlurmCheckout, SmallDisk, forget_logs, signal_job
 
 SOLVER = "dpmpp_2m_4"
 TIMING = "results/bench/tiny/CPU/fp32/sample/timing.csv"
 TIMING_LOG = "bench/tiny/CPU/fp32/sample.log"
 CASES = "results/data/icbm152_tiny/cases.tsv"
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
 
 
 def reasons(study: SlurmCheckout) -> dict[str, tuple[str, str]]:
@@ -64,7 +58,7 @@ def fails(study: SlurmCheckout) -> SlurmCheckout:
     gpus = study.site()["gpus"]
     faults = {
         "H200": {"device": "cpu", "partition": "gpu-h200", "gpu_model": "h200"},
-        "H100": gpus["H100"] | {"gres": "gpu:h999:1"},
+        "H100": gpus["H100"] | {"constraint": "nowhere"},
         # Otherwise SLURM itself puts the jobs of a node that fails back into the queue, for at least two minutes.
         "A100": gpus["A100"] | {"slurm_extra": "--no-requeue"},
     }
@@ -90,7 +84,7 @@ def test_each_failed_cell_is_a_row_with_its_reason_and_a_second_run_makes_them(
         "V100 fp32": ("failed", "CANCELLED"),
         "A100 fp32": ("failed", "NODE_FAIL"),
         "A100 channels_last": ("failed", "NODE_FAIL"),
-        "H100 fp32": ("failed", "sbatch refused: Requested node configuration is not available"),
+        "H100 fp32": ("failed", "sbatch refused: Invalid feature specification"),
         "H100 channels_last": ("failed", "sbatch refused"),
         "H200 fp32": ("unavailable", "no partition gpu-h200"),
         "H200 channels_last": ("unavailable", "no partition gpu-h200"),
@@ -108,7 +102,7 @@ def test_each_failed_cell_is_a_row_with_its_reason_and_a_second_run_makes_them(
     assert done == [f"sample tiny_V100_channels_last_{SOLVER}", "evaluate tiny", "report", "archive"], "what could be"
 
     cluster.mend_nodes()
-    fails.configure("site.yaml", gpus={"H100": fails.site()["gpus"]["H100"] | {"gres": "gpu:h100:1"}})
+    fails.configure("site.yaml", gpus={"H100": fails.site()["gpus"]["H100"] | {"constraint": "h100"}})
     second = fails.start()
     assert second.wait() == 0, second.text
     again = [job.cell.removesuffix(f"_{SOLVER}") for job in cluster.jobs(fails.root)[len(first) :]]
@@ -149,6 +143,16 @@ def test_a_partition_that_is_not_there_for_the_stages_is_one_line(cluster: Clust
     (line,) = (line for line in run.text.splitlines() if "cluster.stages.partition" in line)
     assert "no partition cpus" in line
     assert "right would be" in line or "cpu" in line.split(";")[-1]
+    assert "Traceback" not in run.text
+    assert len(cluster.jobs()) == submitted
+
+
+def test_a_study_that_names_no_cluster_is_one_line(cluster: Cluster, study: SlurmCheckout) -> None:
+    (study.root / "site.yaml").write_text("{}\n")
+    submitted = len(cluster.jobs())
+    run = study.start("--forcerun", "report")
+    assert run.wait() == 1, run.text
+    assert run.text.splitlines()[-1].startswith("--configfile: no file says how the cluster is asked"), run.text
     assert "Traceback" not in run.text
     assert len(cluster.jobs()) == submitted
 

@@ -145,6 +145,27 @@ def test_a_second_start_is_refused_and_the_controller_may_restart_under_the_firs
     assert job.state == "COMPLETED"
 
 
+def test_jobs_that_the_queue_has_forgotten_are_taken_by_their_files(cluster: Cluster, study: SlurmCheckout) -> None:
+    slow(study, 2)
+    (study.root / samples("V100")).unlink()
+    (study.root / samples("A100")).unlink()
+    run = study.start("--retries", "0", samples("V100"), samples("A100"))
+    run.until(lambda: "started on" in log_of(study, "V100") and "started on" in log_of(study, "A100"), "both jobs")
+    # Snakemake does not look while they end and are forgotten.
+    run.signal(signal.SIGSTOP)
+    (cancelled,) = (job for job in cluster.live(study.root) if "A100" in job.cell)
+    cluster.cancel(cancelled)
+    with cluster.forgetful():
+        until(lambda: not cluster.jobs(study.root), 150, "a controller that knows none of them")
+        run.signal(signal.SIGCONT)
+        assert run.wait(60) == 1, run.text
+    assert (study.root / samples("V100")).is_file()
+    assert not (study.root / samples("A100")).exists()
+    assert run.text.count("Finished jobid") == 1, run.text
+    assert "sample tiny A100" in run.text, "the line of what failed"
+    assert "Traceback" not in run.text
+
+
 CELLS = 200
 
 

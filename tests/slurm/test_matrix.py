@@ -1,12 +1,11 @@
 """A whole study on SLURM: each job in the partition of its row, with its GPU and no other."""
 
-import csv
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from tests.rows import rows
 from tests.slurm.conftest import Cluster, SlurmCheckout, SlurmJob
 
 # Row of the matrix: partition, node, the GPU asked for.
@@ -73,11 +72,6 @@ def test_the_log_of_each_cell_names_the_slurm_job_that_ran_in_its_partition(
             assert place(job) == ROWS[parts[2]], path
             seen.add(job.id)
     assert len(seen) == 3 * len(CELLS) + 1
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
 
 
 @pytest.mark.parametrize("table", ["timing", "kernels", "quality"])

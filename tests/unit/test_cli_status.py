@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from meddpm.cli import app
 from meddpm.config import UserError
 from meddpm.report.status_table import print_status
-from meddpm.runs import failures, plan
+from meddpm.runs import failures, plan, state
 from meddpm.runs.failures import Failure
 from meddpm.runs.plan import Plan, PlannedJob
 from meddpm.runs.state import CellState
@@ -67,10 +67,35 @@ def make(folder: Path, *done: str) -> None:
 
 
 def test_a_folder_without_a_run_says_how_to_start_one(tmp_path):
-    with pytest.raises(
-        UserError, match="no run was started in this folder; start one with `snakemake --profile local`"
-    ):
+    with pytest.raises(UserError, match="no run was started in this folder; start one with ") as caught:
         status("--folder", tmp_path)
+    for profile in ("local", "slurm"):
+        assert f"`snakemake --profile {profile}`" in str(caught.value)
+
+
+@pytest.mark.parametrize("module", [plan, failures])
+def test_a_damaged_record_is_a_line(tmp_path, module):
+    make(tmp_path)
+    (tmp_path / module.FILE).write_bytes(b'[{"rule')
+    with pytest.raises(UserError, match=r"\.json: cannot be read \(.*\); delete it, or start the run again") as caught:
+        status("--folder", tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_that_was_stopped_is_no_failure(tmp_path):
+    make(tmp_path)
+    (path,) = [job.outputs[0] for job in plan.read(tmp_path).jobs if job.wildcards["solver"] == "ddim"]
+    text = "Terminating processes on user request, this might take some time.\n[Tue Dec  1 00:21:27 2026]\n"
+    text += f"Error in rule sample:\n    message: None\n    jobid: 4\n    output: {path}\n"
+    log = tmp_path / ".snakemake/log/1.snakemake.log"
+    log.parent.mkdir(parents=True)
+    log.write_text(text)
+    for words in ([], ["--failed"]):
+        result = status("--folder", tmp_path, *words)
+        assert result.exit_code == 0
+        line = r"ddim +stopped\n    stopped by you; the same command goes on\n"
+        assert re.search(line, result.stdout)
+    assert result.stdout.endswith("2 cells: 1 not started, 1 stopped\n")
 
 
 def test_a_run_that_goes_well_is_exit_code_0(tmp_path):
@@ -177,6 +202,8 @@ def test_states_are_coloured():
     assert re.search(r"\x1b\[32mdone *\x1b\[0m", output)
     assert re.search(r"\x1b\[31mfailed *\x1b\[0m", output)
     assert "\x1b[31mno\x1b[0m" in output
+    for each in state.STATES:
+        assert each in printed([sample(each)], colour=True)
     assert "\x1b" not in printed([sample("done")])
 
 

@@ -221,7 +221,7 @@ def test_a_file_may_hold_anything(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     (message,) = caplog.messages
     assert message.isprintable()
     assert len(message) < 400
-    assert ("evil line" if word else "left no word") in message
+    assert ("?[2J evil line" if word else "left no word") in message
 
 
 # --- the folder and its files ---

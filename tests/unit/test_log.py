@@ -90,6 +90,23 @@ def test_a_job_that_fails_says_why_and_ends_with_an_error(
         assert len(said) == 3
 
 
+def test_a_refusal_names_the_file_or_the_place() -> None:
+    assert log.refusal(FULL, "x") == "a.csv: No space left on device; make room or mend the permissions"
+    bare = OSError(errno.EIO, "Input/output error")
+    assert log.refusal(bare) == "results: Input/output error; make room or mend the permissions"
+    assert log.refusal(bare, Path("y")).startswith("y: Input/output error;")
+
+
+@pytest.mark.parametrize("words", ["make room or mend the permissions", '"ended with an error"', "started on "])
+def test_words_that_others_look_for_stand_in_one_place(words: str) -> None:
+    root = repository_root()
+    sources = [
+        path for folder in ("meddpm", "rules") for path in (root / folder).rglob("*") if path.suffix in (".py", ".smk")
+    ]
+    found = [path.relative_to(root) for path in sources if words in path.read_text(encoding="utf-8")]
+    assert found == [Path("meddpm/log.py")]
+
+
 # --- SIGTERM ---
 
 WRITES = """

@@ -1,10 +1,13 @@
 """Why a job failed: what Snakemake and SLURM said of it (excerpts of real logs), and what its own log says."""
 
+import dataclasses
+import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -333,14 +336,74 @@ def test_the_plan_is_kept(tmp_path):
     assert found.since == (tmp_path / "results/run/plan.json").stat().st_mtime
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"jobs": [{"rule": "x"}]}', "[{}]"])
-def test_a_record_that_is_none_is_the_users_to_mend(tmp_path, text):
+def refused(folder: Path, module: ModuleType, content: bytes) -> None:
+    """Reading `content` as a record is a line with the mend."""
+    path = folder / module.FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="delete it, or start the run again") as caught:
+        module.read(folder)
+    assert str(caught.value).isprintable()
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+BROKEN = [b"", b"[1]", b'{"jobs": [{"rule": "x"}]}', b"[{}]", b"\xff\xfe\x00", b"[" * 100_000, b'"\x1b"', b"7", b"{}"]
+
+
+@pytest.mark.parametrize("content", BROKEN)
+@pytest.mark.parametrize("module", [plan, failures])
+def test_a_record_that_is_none_is_the_users_to_mend(tmp_path, module, content):
+    refused(tmp_path, module, content)
+
+
+DAMAGES = [None, [], {}, [1], {"a": 1}, "a\0b", "\ud800", -1, 1.5, True, {"\x1b[2J": {}}]
+
+
+@pytest.mark.parametrize("module", [plan, failures])
+def test_a_record_with_other_types_in_it_or_cut_short_is_too(tmp_path, module):
+    plan.write(tmp_path, chain(), "snakemake")
+    failures.write(tmp_path, failures.collect(tmp_path, None, chain(), {"weights"}))
+    whole = (tmp_path / module.FILE).read_bytes()
+    for length in range(1, len(whole) - 1, len(whole) // 20):
+        refused(tmp_path, module, whole[:length])
+    good = json.loads(whole)
+    first = good["jobs"][0] if module is plan else good[0]
+    # Where a value is one that it may be, the record is none that is damaged.
+    may_be = {"inputs": [[]], "outputs": [[]], "wildcards": [{}], "log": [None], "needed": [True], "started": [True]}
+    for record in (first, good) if module is plan else (first,):
+        for name, right in list(record.items()):
+            for value in DAMAGES:
+                if value not in may_be.get(name, []) and (name, value) != ("jobs", []):
+                    record[name] = value
+                    refused(tmp_path, module, json.dumps(good).encode())
+            record.pop(name)
+            refused(tmp_path, module, json.dumps(good).encode())
+            record[name] = right
+    (tmp_path / module.FILE).write_text(json.dumps(good))
+    assert module.read(tmp_path)
+
+
+def test_a_damaged_record_of_an_earlier_run_stops_no_start_and_no_end(tmp_path):
     for module in (plan, failures):
         path = tmp_path / module.FILE
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        with pytest.raises(UserError, match="start the run again"):
-            module.read(tmp_path)
+        path.write_bytes(b"\xff{")
+    plan.settle(tmp_path, ["weights"])
+    assert (tmp_path / plan.FILE).read_bytes() == b"\xff{"
+    failures.clear(tmp_path)
+    plan.write(tmp_path, chain(), "snakemake")
+    assert plan.read(tmp_path).jobs == chain()
+    assert failures.read(tmp_path) == []
+
+
+def test_what_was_found_to_be_right_is_settled_and_the_run_began_when_it_did(tmp_path):
+    plan.write(tmp_path, chain(), "snakemake")
+    os.utime(tmp_path / plan.FILE, (1000, 1000))
+    before = plan.read(tmp_path)
+    plan.settle(tmp_path, ["weights", "h100.csv"])
+    after = plan.read(tmp_path)
+    assert [job.outputs[0] for job in after.jobs if job.needed] == ["quality.csv", "a100.csv", "cases.tsv"]
+    assert dataclasses.replace(after, jobs=before.jobs) == before
 
 
 def test_the_log_of_the_run_is_the_first_since_its_plan(tmp_path):
@@ -349,8 +412,8 @@ def test_the_log_of_the_run_is_the_first_since_its_plan(tmp_path):
     for name, age in (("1", 100), ("2", 10), ("3", 5)):
         (folder / f"{name}.snakemake.log").touch()
         os.utime(folder / f"{name}.snakemake.log", (1000 - age,) * 2)
-    assert snakemake_log.newest(tmp_path, 950) == folder / "2.snakemake.log"
-    assert snakemake_log.newest(tmp_path, 1000) is None
+    assert snakemake_log.of_run(tmp_path, 950) == [folder / "2.snakemake.log", folder / "3.snakemake.log"]
+    assert snakemake_log.of_run(tmp_path, 1000) == []
     assert snakemake_log.read(None) == snakemake_log.read(tmp_path / "none") == []
 
 

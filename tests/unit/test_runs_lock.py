@@ -56,6 +56,23 @@ def test_the_second_pass_holds_it_after_its_parent_was_killed_and_a_job_does_not
         os.kill(other, signal.SIGKILL)
 
 
+def test_who_holds_it_can_be_asked_without_taking_it(tmp_path: Path) -> None:
+    assert lock.holder(tmp_path) is None
+    assert not list(tmp_path.iterdir()), "asking leaves nothing"
+    with start(HOLD, tmp_path) as first:
+        assert first.stdout.readline() == "has\n"
+        assert lock.holder(tmp_path).startswith(f"process {first.pid} on ")
+        (tmp_path / lock.FILE).write_text("\x1b[2J\nprocess")
+        assert lock.holder(tmp_path) == "?[2J process"
+        first.kill()
+    assert lock.holder(tmp_path) is None
+    os.close(lock.take(tmp_path))
+    (tmp_path / lock.FILE).unlink()
+    os.mkfifo(tmp_path / lock.FILE)
+    ask = "import sys; from meddpm.runs import lock; assert lock.holder(sys.argv[1]) is None"
+    subprocess.run([sys.executable, "-c", ask, str(tmp_path)], cwd=repository_root(), check=True, timeout=20)
+
+
 def test_what_a_holder_wrote_cannot_break_the_terminal(tmp_path: Path) -> None:
     with start(HOLD, tmp_path) as first:
         first.stdout.readline()

@@ -3,16 +3,19 @@
 import dataclasses
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 
 import pytest
 from snakemake_executor_plugin_slurm.utils import get_job_wildcards
 
+from meddpm import log
+from meddpm.config import UserError
 from meddpm.runs import failures, plan, state
 from meddpm.runs.failures import Failure
 from meddpm.runs.plan import PlannedJob
@@ -185,6 +188,159 @@ def test_a_job_that_ended_with_an_error_has_its_words_and_the_end_of_its_log(tmp
     (cell,) = states(tmp_path, JOB)
     assert (cell.state, cell.detail, cell.log) == ("failed", "weights: are not there", LOG)
     assert cell.lines == ("2026-01-31 10:00:00,123 WARNING odd ?[31m",)
+
+
+CTRL_C = "Terminating processes on user request, this might take some time.\n"
+SIGTERM = "Will exit after finishing currently running jobs (scheduler).\n"
+BY_CTRL_C = ("stopped", "stopped by you; the same command goes on")
+WITH_THE_RUN = ("stopped", "stopped with the run; the same command goes on")
+TOLD = [
+    (log.INTERRUPTED, END),
+    (log.TERMINATED, END),
+    ("a/b: stopped by SIGINT after 1 of 4 volumes; the same command goes on from there", END),
+    ("tiny: stopped at step 3 of 9; the same command goes on from there (last good checkpoint: c.pt)", END),
+]
+
+
+def said(message: str = "None", more: str = "") -> str:
+    """What Snakemake says of the job when it has failed."""
+    head = f"[Tue Dec  1 00:21:27 2026]\nError in rule sample:\n    message: {message}\n    jobid: 4\n"
+    return f"{head}    output: {', '.join(JOB.outputs)}\n{more}"
+
+
+def run_log(folder: Path, text: str, name: str = "1") -> None:
+    """Write the log of Snakemake."""
+    write(folder / f".snakemake/log/{name}.snakemake.log", text)
+
+
+TIMEOUT = said("SLURM-job '12' failed, SLURM status is: 'TIMEOUT'. ", "    external_jobid: 12\n")
+
+
+@pytest.mark.parametrize(("reason", "end"), TOLD)
+@pytest.mark.parametrize(("line", "stopped"), [(CTRL_C, BY_CTRL_C), (SIGTERM, WITH_THE_RUN)])
+def test_a_job_that_was_told_to_stop_with_its_run_is_stopped(tmp_path, reason, end, line, stopped):
+    make(tmp_path, started(), PROGRESS, f"ERROR {reason}", end)
+    run_log(tmp_path, line + said())
+    assert one(tmp_path)[::2] == stopped
+    # On a cluster Snakemake cancels its jobs, and says no more of them.
+    make(tmp_path, started("node7", slurm=", SLURM job 12"), PROGRESS, f"ERROR {reason}", end)
+    run_log(tmp_path, line)
+    assert one(tmp_path, []) == (stopped[0], "12", stopped[1])
+    run_log(tmp_path, "")
+    assert one(tmp_path, [])[0] == "failed", "nobody stopped the run"
+
+
+def test_a_job_that_was_killed_with_its_run_before_it_said_anything_is_stopped(tmp_path):
+    make(tmp_path, started("node7", slurm=", SLURM job 12"), PROGRESS)
+    run_log(tmp_path, CTRL_C)
+    assert one(tmp_path, [])[::2] == BY_CTRL_C
+    (tmp_path / LOG).unlink()
+    assert one(tmp_path, [])[0] == "not started"
+    run_log(tmp_path, CTRL_C + said())
+    assert one(tmp_path)[::2] == BY_CTRL_C
+    run_log(tmp_path, said() + CTRL_C)
+    assert one(tmp_path)[0] == "failed", "before the run was stopped"
+
+
+@pytest.mark.parametrize("line", [CTRL_C, SIGTERM])
+def test_what_failed_by_itself_has_failed_also_in_a_run_that_was_stopped(tmp_path, line):
+    make(tmp_path, started(), "ERROR weights: are not there", END)
+    for text in (line, line + said(), said() + line):
+        run_log(tmp_path, text)
+        assert one(tmp_path)[::2] == ("failed", "weights: are not there")
+    make(tmp_path, started("node7", slurm=", SLURM job 12"), f"ERROR {log.TERMINATED}", END)
+    for text in (line + TIMEOUT, TIMEOUT + line):
+        run_log(tmp_path, text)
+        assert one(tmp_path, [])[2].startswith("SLURM job 12 ended as TIMEOUT; ")
+    # The next try of a job that had reached its limit.
+    make(tmp_path, started("node7", slurm=", SLURM job 13"), f"ERROR {log.TERMINATED}", END)
+    assert one(tmp_path, [])[:2] == ("stopped", "13")
+    make(tmp_path, started(), PROGRESS)
+    (tmp_path / LOG).write_text((tmp_path / LOG).read_text().replace(f"process {os.getpid()}", "process 4194305"))
+    killed = "Command 's.py' died with <Signals.SIGKILL: 9>.\n"
+    run_log(tmp_path, line + killed + said())
+    assert one(tmp_path)[2].startswith("killed by SIGKILL")
+
+
+def test_a_log_that_is_pasted_stops_nothing(tmp_path):
+    make(tmp_path, started("node7", slurm=", SLURM job 12"), f"ERROR {log.TERMINATED}", END)
+    bar = "=" * 60
+    of_another = said(more=f"Logfile a.log:\n{bar}\n{CTRL_C}{bar}\n").replace(JOB.outputs[0], "a.csv")
+    run_log(tmp_path, of_another)
+    assert one(tmp_path, [])[0] == "failed"
+    run_log(tmp_path, of_another + CTRL_C)
+    assert one(tmp_path, [])[::2] == BY_CTRL_C
+
+
+def test_a_run_that_is_stopped_in_its_second_pass_is_stopped(tmp_path):
+    make(tmp_path, started("node7", slurm=", SLURM job 12"), f"ERROR {log.TERMINATED}", END)
+    run_log(tmp_path, "")
+    run_log(tmp_path, CTRL_C, "2")
+    assert one(tmp_path, [])[::2] == BY_CTRL_C
+
+
+def test_a_job_that_was_refused_has_no_log_but_snakemakes(tmp_path):
+    make(tmp_path)
+    run_log(tmp_path, said("SLURM sbatch failed. The error message was 'sbatch: error: No such GPU'."))
+    (cell,) = states(tmp_path, JOB, queue=[])
+    assert (cell.detail, cell.lines) == ("sbatch refused: No such GPU", ())
+    assert cell.log == ".snakemake/log/1.snakemake.log"
+    run_log(tmp_path, said())
+    assert states(tmp_path, JOB)[0].log is None, "an empty log tells nothing"
+
+
+def replaced_by(kind: str, path: Path) -> None:
+    """Put something else in the place of a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero")
+
+
+@pytest.fixture
+def not_for_ever():
+    """Nothing waits longer than some seconds."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        pytest.fail("it waits")  # no OSError: the code would go on
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(10)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+def test_what_is_no_file_is_not_waited_for(tmp_path, kind, not_for_ever):
+    slurm_log = tmp_path / "12.log"
+    failed = said(more=f"    log: {LOG}, {slurm_log}\n    external_jobid: 12\n")
+    run_log(tmp_path, failed)
+    for path in (tmp_path / LOG, slurm_log):
+        replaced_by(kind, path)
+    assert one(tmp_path, [])[0] == "failed"
+    replaced_by(kind, tmp_path / ".snakemake/log/0.snakemake.log")
+    assert one(tmp_path, [])[0] == "failed"
+    replaced_by(kind, tmp_path / ".snakemake/log/1.snakemake.log")
+    assert one(tmp_path, [])[0] == "not started"
+    for path in JOB.outputs:
+        replaced_by(kind, tmp_path / path)
+    assert one(tmp_path, job=dataclasses.replace(JOB, needed=False))[0] == "done"
+    replaced_by(kind, tmp_path / failures.FILE)
+    with pytest.raises(UserError, match="delete it"):
+        one(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/", "a/b", "results/not_run", "results/not_run/bench/mini/a.csv", "results/not_run/x/mini/a.csv"]
+)
+def test_a_plan_with_files_of_no_cell_is_a_line(tmp_path, path):
+    with pytest.raises(UserError, match=r"plan.json: .*; delete it, or start the run again"):
+        states(tmp_path, PlannedJob("not_run", {}, [path], None, True))
 
 
 def test_what_the_run_says_while_it_runs_is_taken(tmp_path):

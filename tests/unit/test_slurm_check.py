@@ -1,6 +1,7 @@
 """What a study asks of a cluster against what it has, the proposed block, and python -m meddpm slurm check."""
 
 import dataclasses
+import random
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from meddpm import study
 from meddpm.cli import app
 from meddpm.config import ConfigError, UserError, repository_root
 from meddpm.report.site_table import print_check
+from meddpm.slurm import command as slurm_command
 from meddpm.slurm import site
 from meddpm.slurm.check import CheckedRow, check
 from meddpm.slurm.gpu_names import known
 from meddpm.slurm.proposal import propose
+from meddpm.slurm.request import feature_names
 from meddpm.slurm.site import Partition
 from tests.unit.slurm_fixture import DRIVER, MIXED, SITES, TIDY, UNTYPED, Commands, commands
 
@@ -209,8 +212,152 @@ def test_what_is_proposed_loads_and_fits(commands: Commands, tmp_path: Path, nam
     rows = check(loaded, partitions)
     assert [row for row in rows if row.findings and "are down" not in str(row.findings)] == []
     assert [row.findings for row in rows if row.name in loaded.selection.gpus] == [()] * len(loaded.selection.gpus)
-    # Every kind of GPU has its row.
-    assert len(rows) - 1 >= len({model for each in partitions.values() for model in each.gpus})
+    # Every kind of GPU has its row, those that are down a commented one.
+    kinds = {model for each in partitions.values() for model in each.gpus}
+    assert len(rows) - 1 + propose(partitions).count("# Its nodes are down now:") >= len(kinds)
+
+
+def test_it_is_as_well_commented_as_the_shipped_file(commands: Commands) -> None:
+    shipped = (ROOT / "slurm/site.yaml").read_text(encoding="utf-8").splitlines()
+    comments = [line for line in shipped if "#" in line and "hours on a CPU" not in line]
+    assert len(comments) > 12
+    lines = propose(cluster(commands, TIDY)).splitlines()
+    assert [line for line in comments if line not in lines] == []
+    assert max(map(len, lines)) <= 120
+    for line in ("  exclusive: []", "  warning_s: 120"):
+        assert line in shipped
+        assert line in lines
+
+
+# What the language of constraints, YAML, a shell or the plugin obeys.
+ODD = [
+    "&",
+    "|",
+    "[",
+    "]",
+    "*",
+    "(",
+    ")",
+    ",",
+    "=",
+    "!",
+    ":",
+    "#",
+    "'",
+    '"',
+    " ",
+    "-J",
+    "-",
+    "%",
+    "{",
+    "}",
+    "?",
+    "\\",
+    ";",
+]
+WORDS = [
+    "a100",
+    "l40s",
+    "local",
+    "null",
+    "yes",
+    "1e3",
+    "0x1",
+    "3090",
+    "1g.5gb",
+    "3g.\u0662gb",
+    "x" * 200,
+    "\u00e9",
+    "~",
+]
+LIMITS = ["0:30", "0:00", "30:00", "1-00:00:00", "infinite", "UNLIMITED", "n/a", "", "9" * 5000 + ":00:00", "x"]
+NUMBERS = ["0", "1", "64", "256000", "n/a", "", "9" * 5000, "32+"]
+
+
+def odd_site(chance: random.Random) -> str:
+    """What sinfo might print at worst."""
+
+    def name() -> str:
+        return "".join(chance.choice(chance.choice([ODD, WORDS])) for _ in range(chance.randint(1, 4)))
+
+    def line() -> str:
+        model = chance.choice(["", f":{name()}", f":{chance.choice(WORDS)}"])
+        gres = chance.choice(["(null)", "", f"gpu{model}:{chance.choice(NUMBERS)}", f"gpu{model}"])
+        features = ",".join(name() for _ in range(chance.randint(0, 3)))
+        partition = chance.choice(["gpu", "work*", "a,b", name()]).replace("|", "")
+        state = chance.choice(["idle", "idle", "down*", "n/a", ""])
+        numbers = "|".join(chance.choice(each) for each in (NUMBERS, NUMBERS, LIMITS))
+        return f"{partition}|{chance.choice(['up', 'up', 'down'])}|{state}|{numbers}|{gres.replace('|', '')}|{features}"
+
+    return "ok|up|idle|4|4000|1:00:00|(null)|\n" + "\n".join(line() for _ in range(chance.randint(1, 6)))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_sinfo_prints_the_proposal_loads_and_means_what_it_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seed: int
+) -> None:
+    text = odd_site(random.Random(seed))
+    monkeypatch.setattr(slurm_command, "run", lambda *words: text)
+    partitions = site.query()
+    file = tmp_path / "site.yaml"
+    file.write_text(propose(partitions), encoding="utf-8")
+    loaded = study.load(study.read([*BASE, file]), ROOT)
+    for name, request in loaded.requests.items():
+        if request.constraint:
+            assert feature_names(request.constraint) == [request.constraint], name
+        assert 1 <= request.runtime <= 720
+        assert 1 <= request.cpus < 10**9
+        assert 1 <= request.mem < 10**9
+    assert loaded.gpus["local"].device == "auto", "the row of config.yaml is left alone"
+    wrong = [finding for row in check(loaded, partitions) for finding in row.findings if " down" not in finding]
+    assert wrong == []
+
+
+def test_a_feature_that_a_constraint_cannot_name_is_told_and_left_out(commands: Commands) -> None:
+    text = "a*|up|idle|8|8000|infinite|gpu:2|{}\n"
+    for feature in ("a100&nvlink", "a100|x", "[a100]", "a100*2", "(a100)", "a100=1", "!a100"):
+        partitions = cluster(commands, text.format(feature))
+        (row,) = yaml.safe_load(propose(partitions))["gpus"].values()
+        assert (row["device_name"], row.get("constraint")) == ("A100", None)
+        assert f"    # its feature, {feature}, cannot be asked for by a constraint\n" in propose(partitions)
+    # Another one of the same GPU can be.
+    assert proposed(commands, text.format("a100=1,a100_80gb"))["gpus"]["A100"]["constraint"] == "a100_80gb"
+
+
+@pytest.mark.parametrize(
+    ("mem", "share"), [("0", 16000), ("n/a", 16000), ("9" * 5000, 16000), ("1", 1), ("8000", 4000)]
+)
+def test_memory_that_is_not_known_is_the_usual_one(commands: Commands, mem: str, share: int) -> None:
+    partitions = cluster(commands, f"a*|up|idle|8|{mem}|0:30|gpu:a100:2|\nb|up|idle|8|{mem}|UNLIMITED|gpu:a100:2|\n")
+    found = yaml.safe_load(propose(partitions))
+    assert found["gpus"]["A100"] == gpu_row("A100", "b", 4, share, 720, gpu_model="a100"), "not in a, for 30 s"
+    assert found["cluster"]["stages"]["partition"] == "b"
+    asked = {"partition": "b", "gpu_model": "a100", "cpus": 4, "mem": share}
+    stages = {"partition": "b", "mem": 1}
+    (row, _) = checked(partitions, stages, A={"device": "cuda"} | asked)
+    assert row.findings == ()
+    (row, _) = checked(partitions, stages, A={"device": "cuda"} | asked | {"partition": "a", "runtime": 1})
+    assert row.findings == ("gpus.A.partition: a gives a job less than a minute; right would be another one",)
+
+
+def test_a_row_on_the_cpu_that_names_a_gpu_asks_for_one(mixed: dict[str, Partition]) -> None:
+    small = {"device": "cpu", "runtime": 5}
+    rows = checked(
+        mixed,
+        A=small | {"partition": "gpu", "gpu_model": "v100"},
+        B=small | {"gres": "gpu:1"},
+        C=small | {"partition": "work"},
+        D=small | {"partition": "work", "gpu_model": "v100"},
+        E={"device": "auto", "gpu_model": "v100"},
+    )
+    unused = " (device: cpu does not use it), 4 CPUs, 16000 MB, 5 min"
+    assert [row.name for row in rows] == ["A", "B", "C", "D", "E", "stages"]
+    assert [row.asks for row in rows[:3]] == [f"GPU v100{unused}", f"GPU gpu:1{unused}", "4 CPUs, 16000 MB, 5 min"]
+    assert [row.findings for row in rows if row.name != "D"] == [()] * 5
+    assert rows[3].findings == (
+        "gpus.D.partition: work has no GPU; right would be gpu, gpu-debug",
+        "gpus.D.gpu_model: asks for a GPU, which device: cpu does not use; leave it out for none",
+    )
 
 
 def proposed(commands: Commands, text: str) -> dict[str, Any]:
@@ -219,14 +366,17 @@ def proposed(commands: Commands, text: str) -> dict[str, Any]:
 
 def test_a_row_is_one_share_of_a_node(commands: Commands) -> None:
     assert proposed(commands, TIDY) == {
-        "study": {"gpus": ["V100", "A100", "H100"]},
         "gpus": {
             "V100": gpu_row("V100", "gpu-v100", 10, 96000, 720, gpu_model="v100"),
             "A100": gpu_row("A100", "gpu-a100", 16, 128000, 720, gpu_model="a100"),
             "H100": gpu_row("H100", "gpu-h100", 12, 128000, 720, gpu_model="h100"),
         },
-        "cluster": {"stages": {"partition": "cpu", "cpus": 4, "mem": 16000, "runtime": 60}},
+        "cluster": cluster_of(partition="cpu", cpus=4, mem=16000, runtime=60),
     }
+
+
+def cluster_of(**stages: Any) -> dict[str, Any]:
+    return {"stages": stages, "exclusive": [], "warning_s": 120}
 
 
 def gpu_row(pattern: str, partition: str, cpus: int, mem: int, runtime: int, **more: str) -> dict[str, Any]:
@@ -239,11 +389,12 @@ def test_the_share_is_that_of_the_node_with_the_gpu(commands: Commands) -> None:
     assert found["gpus"]["A100"] == gpu_row("A100", "gpu", 32, 257750, 720, gpu_model="a100")
     # In gpu, not in gpu-debug, which ends after half an hour.
     assert found["gpus"]["V100"] == gpu_row("V100", "gpu", 20, 193000, 720, gpu_model="v100")
-    assert "A30" in found["gpus"]
-    # Not those whose nodes are down.
-    assert found["study"]["gpus"] == ["A100", "V100"]
+    # Those whose nodes are down would be picked, and wait.
+    assert list(found["gpus"]) == ["A100", "V100"]
+    assert "  # Its nodes are down now:\n  # A30:\n  #   device: cuda\n" in propose(cluster(commands, MIXED))
     assert found["cluster"]["stages"]["partition"] == "work"
-    assert "    # its nodes are down now\n" in propose(cluster(commands, MIXED))
+    down = cluster(commands, "a*|up|down|8|8000|infinite|gpu:a30:2|\n")
+    assert list(yaml.safe_load(propose(down))["gpus"]) == ["A30"], "where all are down none is left out"
 
 
 def test_types_that_drivers_write(commands: Commands) -> None:
@@ -257,6 +408,8 @@ def test_types_that_drivers_write(commands: Commands) -> None:
     assert gpus["A100_1g.5gb"] == gpu_row(r"A100.*MIG 1g\.5gb", "slices", 10, 85833, 120, gpu_model="a100_1g.5gb")
     assert (gpus["3090"]["partition"], gpus["3090"]["gpu_model"]) == ("2024", "3090")
     assert "device_name" not in gpus["volta"]
+    # That of config.yaml is another row.
+    assert list(proposed(commands, "a*|up|idle|8|8000|infinite|gpu:local:1|\n")["gpus"]) == ["local_2"]
     assert "gpu_model" not in gpus["weird_type"]
 
 
@@ -273,9 +426,9 @@ def test_gpus_without_a_type_are_told_by_features_or_partitions(commands: Comman
 def test_a_cluster_without_gpus_gets_the_stages_alone(commands: Commands) -> None:
     text = "on*|up|idle|2|8000|20:00|(null)|(null)\n_odd|up|idle|64|64000|infinite|gpu:a100:1|(null)\n"
     # _odd is a name that the schema does not take.
-    assert proposed(commands, text) == {
-        "cluster": {"stages": {"partition": "on", "cpus": 2, "mem": 8000, "runtime": 20}}
-    }
+    assert proposed(commands, text) == {"cluster": cluster_of(partition="on", cpus=2, mem=8000, runtime=20)}
+    nothing = "_odd*|up|idle|64|64000|infinite|(null)|\na,b|up|idle|4|4|infinite|(null)|\n"
+    assert proposed(commands, nothing) == {"cluster": cluster_of(cpus=4, mem=16000, runtime=60)}
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,10 @@ def test_a_partition_is_up_where_it_takes_jobs_and_a_node_is_up(commands: Comman
 
 @pytest.mark.parametrize(
     ("limit", "minutes"),
-    [("infinite", None), ("n/a", None), ("30:00", 30), ("1:00:00", 60), ("7-00:00:00", 10080), ("4-12:30:59", 6510)],
+    [
+        *(("infinite", None), ("UNLIMITED", None), ("n/a", None), ("", None), ("9" * 5000 + "-00:00:00", None)),
+        *(("0:30", 0), ("30:00", 30), ("1:00:00", 60), ("7-00:00:00", 10080), ("4-12:30:59", 6510)),
+    ],
 )
 def test_time_limits(commands: Commands, limit: str, minutes: int | None) -> None:
     assert query(commands, f"a|up|idle|4|4|{limit}|(null)|(null)\n")["a"].runtime == minutes
@@ -76,6 +79,27 @@ def test_gpus_as_sites_write_them(commands: Commands) -> None:
     }
     split = "a|up|idle|4|4|infinite|gpu:a100:2(S:0),gpu:a100:2(S:1),gpu:0|x\n"
     assert query(commands, split)["a"].gpus == {"a100": 4}
+
+
+HUGE = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("row", "cpus", "mem", "gpus"),
+    [
+        ("idle|8|0|1:00:00|gpu:a:2|x", 8, 0, {"a": 2}),
+        (f"idle|{HUGE}|{HUGE}|1:00:00|gpu:a:{HUGE}|x", 0, 0, {"a": 1}),
+        ("idle|n/a|n/a|n/a|gpu:a:2|x", 0, 0, {"a": 2}),
+        ("idle|||||", 0, 0, {}),
+        ("|4|4|||", 4, 4, {}),
+        ("idle|32+|64+|infinite|n/a|n/a", 32, 64, {}),
+        ("idle|\u0663|\u0663|\u0663:00:00|gpu:a:\u0663|x", 0, 0, {"a": 1}),
+    ],
+)
+def test_odd_fields_are_not_known(commands: Commands, row: str, cpus: int, mem: int, gpus: dict[str, int]) -> None:
+    (found,) = query(commands, f"a|up|{row}\n*|up|idle|1|1|1:00|(null)|(null)\n").values()
+    assert (found.name, found.up, found.cpus, found.mem, found.gpus) == ("a", True, cpus, mem, gpus)
+    assert found.features == ({"x"} if row.endswith("x") else set())
 
 
 def test_one_call_of_sinfo_whatever_the_user_has_set(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:

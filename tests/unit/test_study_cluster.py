@@ -9,6 +9,7 @@ import yaml
 
 from meddpm import study, tables
 from meddpm.config import ConfigError, RequestConfig, repository_root
+from meddpm.slurm.site import Partition
 from meddpm.stages import drawn
 from meddpm.stages import not_run as stage
 from meddpm.study import not_run
@@ -40,6 +41,17 @@ def cluster_study(**changes: dict[str, Any]) -> Study:
     for key, value in changes.items():
         config[key] = config[key] | value
     return study.load(config, ROOT)
+
+
+def room(name: str, *types: str) -> Partition:
+    """A partition with these types of GPU; "": without a type."""
+    return Partition(name, False, True, dict.fromkeys(types, 2), frozenset(), 64, 256000, None)
+
+
+def rooms(**types: tuple[str, ...]) -> dict[str, Partition]:
+    """The partitions of `cluster_study`, their types of GPU changed."""
+    usual = {"cpu": (), "gpu_a100": ("a100",), "gpu_h100": ("h100",), "gpu_all": ()}
+    return {name.replace("_", "-"): room(name.replace("_", "-"), *each) for name, each in (usual | types).items()}
 
 
 def files(stage_name: str, wildcards: dict[str, str]) -> list[str]:
@@ -76,15 +88,88 @@ def test_the_cells_of_each_stage() -> None:
 
 def test_rows_whose_partition_is_not_there() -> None:
     loaded = cluster_study()
-    assert not_run.unavailable(loaded, {"cpu", "gpu-all", "gpu-h100"}) == {
-        "a100": "this cluster has no partition gpu-a100"
-    }
-    assert not_run.unavailable(loaded, {"cpu", "gpu-all", "gpu-a100"}) == {
-        "h100": "this cluster has no partition gpu-h100"
-    }, "sbatch refuses a list of which one is not known"
+    every = rooms()
+    assert not_run.unavailable(loaded, every) == {}
+
+    def without(name: str) -> dict[str, str]:
+        return not_run.unavailable(loaded, {each: every[each] for each in every if each != name})
+
+    assert without("gpu-a100") == {"a100": "this cluster has no partition gpu-a100"}
+    assert without("gpu-h100") == {"h100": "this cluster has no partition gpu-h100"}, (
+        "sbatch refuses a list of which one is not known"
+    )
     assert not_run.unavailable(loaded, None) == {}, "not known: sinfo did not answer"
     with pytest.raises(ConfigError, match=r"cluster\.stages\.partition: this cluster has no partition cpu; .*cpus"):
-        not_run.unavailable(loaded, {"gpu-a100", "gpu-all", "cpus"})
+        not_run.unavailable(loaded, {"cpus": room("cpus")} | {name: every[name] for name in every if name != "cpu"})
+
+
+@pytest.mark.parametrize(
+    ("row", "types", "reason"),
+    [
+        ({"gpu_model": "a10"}, {}, "gpus.a100.gpu_model: gpu-a100 has no GPU a10, only a100"),
+        ({"gres": "gpu:a10:1"}, {}, "gpus.a100.gres: gpu-a100 has no GPU a10, only a100"),
+        ({"gres": "gpu:a10"}, {"gpu_a100": ("b", "c")}, "gpus.a100.gres: gpu-a100 has no GPU a10, only b, c"),
+        ({"slurm_extra": "--gpus-per-node=a10:1"}, {}, "gpus.a100.slurm_extra: gpu-a100 has no GPU a10, only a100"),
+        (
+            {"partition": "gpu-a100,gpu-h100", "gpu_model": "a10"},
+            {},
+            "gpu-a100,gpu-h100 has no GPU a10, only a100, h100",
+        ),
+        # The site chooses the partition.
+        (
+            {"partition": None, "gpu_model": "a10"},
+            {},
+            "gpus.a100.gpu_model: this cluster has no GPU a10, only a100, h100",
+        ),
+        ({"device": "cpu", "gpu_model": "a10"}, {}, "gpus.a100.gpu_model: gpu-a100 has no GPU a10, only a100"),
+        ({"gpu_model": "a10"}, {"gpu_a100": tuple("abcdefghijkl")}, "only a, b, c, d, e, f, g, h, i, j, ...;"),
+        ({"gpu_model": "a100"}, {}, None),
+        ({"gres": "gpu:1"}, {}, None),
+        ({}, {}, None),
+        ({"partition": None, "gpu_model": "h100"}, {}, None),
+        ({"partition": "gpu-h100,gpu-a100", "gpu_model": "a100"}, {}, None),
+        # sinfo does not say which they are.
+        ({"gpu_model": "a10"}, {"gpu_a100": ("",)}, None),
+        ({"gpu_model": "a10"}, {"gpu_a100": ("a100", "")}, None),
+        ({"gpu_model": "a10"}, {"gpu_a100": ()}, None),
+    ],
+)
+def test_rows_whose_type_of_gpu_is_not_there(
+    row: dict[str, Any], types: dict[str, tuple[str, ...]], reason: str | None
+) -> None:
+    loaded = cluster_study(gpus={"a100": {"device": "cuda", "partition": "gpu-a100"} | row})
+    found = not_run.unavailable(loaded, rooms(**types))
+    if reason is None:
+        assert found == {}
+        return
+    assert list(found) == ["a100"]
+    assert reason in found["a100"]
+    assert found["a100"].endswith("; see python -m meddpm slurm check")
+    assert not_run.unavailable(loaded, None) == {}
+
+
+def test_a_study_that_picks_no_row_of_the_cluster_gets_its_gpus() -> None:
+    """Then the site's file, which is laid over the study's own, need not pick rows."""
+    base = ["config.yaml", "study.yaml", "slurm/site.yaml"]
+    every = ("V100", "A100", "H100", "H200")
+
+    def gpus(**changes: Any) -> tuple[str, ...]:
+        config = study.read([ROOT / name for name in base])
+        config["study"] |= changes.pop("study", {})
+        config["gpus"] |= changes.pop("gpus", {})
+        return study.load(config | changes, ROOT).selection.gpus
+
+    assert gpus() == every
+    for picked in (["A100"], ["CPU"], ["H100", "CPU"], ["local", "A100"]):
+        assert gpus(study={"gpus": picked}) == tuple(picked)
+    for own in ({"device": "cpu"}, {"device": "cuda"}, {"partition": "x"}, {"gpu_model": "x"}, {"gres": "gpu"}):
+        assert gpus(gpus={"mine": own}, study={"gpus": ["mine"]}) == ("mine",), "a row that says where it runs"
+    assert gpus(gpus={name: {} for name in every}) == ("CPU",), "no GPU has a partition"
+    assert gpus(gpus={name: {} for name in (*every, "CPU")}) == ("local",)
+    with pytest.raises(ConfigError, match=r"study\.gpus: nowhere is not defined"):
+        gpus(study={"gpus": ["nowhere"]})
+    local = study.load(study.read([ROOT / "config.yaml", ROOT / "study.yaml"]), ROOT)
+    assert local.selection.gpus == ("local",)
 
 
 def test_only_the_cells_of_a_missing_row_do_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,5 +238,8 @@ def test_the_site_file_and_the_profile_fit_the_study() -> None:
     assert profile["configfile"] == ["study.yaml", "slurm/site.yaml"]
     loaded = study.load(study.read([ROOT / name for name in ("config.yaml", *profile["configfile"])]), ROOT)
     assert set(loaded.gpus) >= {"V100", "A100", "H100", "H200", "CPU"}
+    assert loaded.selection.gpus == ("V100", "A100", "H100", "H200"), "hours on a CPU"
+    own = yaml.safe_load((ROOT / "slurm/site.yaml").read_text(encoding="utf-8"))
+    assert "study" not in own, "it would take the place of the rows that a study of one's own picks"
     assert all(loaded.requests[name].partition for name in loaded.selection.gpus)
     assert loaded.cluster is not None

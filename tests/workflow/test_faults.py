@@ -1,7 +1,6 @@
 """What goes wrong: a bad configuration is one line before the DAG, an interrupted run leaves nothing half-written."""
 
 import contextlib
-import csv
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ import pytest
 import yaml
 
 from meddpm import provenance
+from tests.rows import rows
 from tests.workflow.conftest import Checkout
 
 
@@ -111,11 +111,6 @@ def test_a_training_that_is_interrupted_leaves_a_checkpoint_and_a_second_run_goe
     assert not list((checkout.root / TRAINED).rglob(".*.*.pt"))
 
 
-def rows(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
-
-
 def test_failed_cells_are_rows_of_a_page_that_is_made_and_are_tried_again(study: Checkout, tmp_path: Path) -> None:
     root = tmp_path / "a run"
     shutil.copytree(study.root, root, symlinks=True)
@@ -175,6 +170,23 @@ def test_failed_cells_are_rows_of_a_page_that_is_made_and_are_tried_again(study:
     assert again.returncode == 0, again.stdout + again.stderr
     assert {row["status"] for row in rows(root / "results/tables/timing.csv")} == {"ok"}
     assert reason not in (root / "results/report/index.html").read_text()
+
+
+def test_a_page_is_made_elsewhere_and_where_nothing_could_be_measured(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path / "checkout")
+    root = checkout.root
+    tiny = yaml.safe_load((root / "tiny.yaml").read_text())
+    study = tiny["study"] | {"gpus": ["other"], "variants": ["fp32"], "phases": ["sample"]}
+    gpus = {"other": {"device": "cpu", "device_name": "no such processor"}}
+    (root / "none.yaml").write_text(yaml.safe_dump({**tiny, "study": study, "gpus": gpus}))
+    elsewhere = tmp_path / "else where"
+    result = checkout.snakemake("--directory", str(elsewhere), configfile="none.yaml")
+    printed = result.stdout + result.stderr
+    assert result.returncode == 1, printed
+    assert "Traceback" not in printed
+    assert {row["status"] for row in rows(elsewhere / "results/tables/timing.csv")} == {"failed"}
+    assert "does not match device_name" in (elsewhere / "results/report/index.html").read_text()
+    assert not (root / "results/run").exists(), "nothing is left where the command was typed"
 
 
 def test_a_job_is_refused_when_its_code_was_edited_in_the_queue(checkout: Checkout) -> None:
