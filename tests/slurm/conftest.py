@@ -247,6 +247,8 @@ class SlurmCheckout(Checkout):
         for name in ("tiny.yaml", "site.yaml"):
             shutil.copy(HERE / name, root / name)
         self.runs: list[Run] = []
+        # Those of the run that made it, kept before a test lets the controller forget them.
+        self.jobs: list[SlurmJob] = []
 
     @classmethod
     def copy(cls, other: "SlurmCheckout", root: Path) -> "SlurmCheckout":
@@ -264,7 +266,7 @@ class SlurmCheckout(Checkout):
     @classmethod
     def _at(cls, root: Path) -> "SlurmCheckout":
         made = cls.__new__(cls)
-        made.root, made.python, made.runs = root, root / ".venv" / "bin" / "python", []
+        made.root, made.python, made.runs, made.jobs = root, root / ".venv" / "bin" / "python", [], []
         return made
 
     def configure(self, file: str, **sections: dict[str, object]) -> None:
@@ -360,6 +362,7 @@ def finished(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Slur
     checkout = SlurmCheckout(tmp_path_factory.mktemp("a path") / "with spaces")
     run = checkout.start()
     assert run.wait(900) == 0, run.text
+    checkout.jobs = cluster.jobs(checkout.root)
     return checkout
 
 

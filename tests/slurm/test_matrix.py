@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.rows import rows
-from tests.slurm.conftest import Cluster, SlurmCheckout, SlurmJob
+from tests.slurm.conftest import SlurmCheckout, SlurmJob
 
 # Row of the matrix: partition, node, the GPU asked for.
 ROWS = {
@@ -23,8 +23,8 @@ JOBS = {"prepare": 1, "data_qc": 1, "train": 1, "evaluate": 1, "report": 1, "arc
 
 
 @pytest.fixture
-def jobs(cluster: Cluster, finished: SlurmCheckout) -> list[SlurmJob]:
-    return cluster.jobs(finished.root)
+def jobs(finished: SlurmCheckout) -> list[SlurmJob]:
+    return finished.jobs
 
 
 def place(job: SlurmJob) -> tuple[str, str, str]:
