@@ -59,6 +59,49 @@ def status(
         raise typer.Exit(1)
 
 
+@app.command()
+def merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of results, or checkouts.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to: a folder that is not there yet.")],
+    prefer: Annotated[
+        list[Path] | None,
+        typer.Option("--prefer", metavar="DIR", help="Where figures differ, take those of this one of the folders."),
+    ] = None,
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Draw the page from the joined tables.")] = True,
+) -> None:
+    """Join the results of several runs: a study that ran in parts, on several machines or days."""
+    from meddpm import merging
+    from meddpm.merging.printed import print_merged
+
+    print_merged(merging.merge(folders, out, prefer or [], page))
+
+
+@app.command()
+def kernels(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="A trace, report or export of a profiler.")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write every kernel as CSV too.")] = None,
+    top: Annotated[int, typer.Option("--top", metavar="N", min=0, help="Kernels that are printed at most.")] = 20,
+) -> None:
+    """Say where the time of a file of a profiler goes, or of two files what changed from the first to the second.
+
+    Files of torch.profiler, Nsight Compute and Nsight Systems; docs/profiling.md says how to make them.
+    """
+    from meddpm.log import show_progress
+    from meddpm.profiling import kernel_csv, reading
+    from meddpm.report.kernel_table import print_files
+    from meddpm.words import printable
+
+    if out is not None:
+        kernel_csv.check(out)
+    with show_progress():
+        found = [(file, reading.read(file)) for file in files]
+    if out is not None:
+        kernel_csv.write(out, found)
+    print_files(found, top)
+    if out is not None:
+        typer.echo(f"Every kernel with its whole name: {printable(str(out))}")
+
+
 def main() -> None:
     """Run the command line; a fault that the user can mend is one line and exit code 1."""
     try:

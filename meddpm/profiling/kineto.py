@@ -1,68 +1,74 @@
-"""Reads a Chrome trace of torch.profiler (Kineto) into rows of the kernel table.
+"""Reads a Chrome trace of torch.profiler (Kineto): kernels, how busy the GPU was, and the ranges that were marked.
 
-Format: Trace Event Format, complete events ("ph": "X"), `ts` and `dur` in microseconds.
+Complete events ("ph": "X") count, with `ts` and `dur` in microseconds. A 2 GB file takes far less memory than that: of
+each event a few numbers stay.
 """
 
-import gzip
-import json
-import zlib
-from collections import defaultdict
-from collections.abc import Iterable
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from meddpm.config import UserError
-from meddpm.profiling.taxonomy import classify
-from meddpm.tables import Row
+from meddpm.profiling import chrome_trace, kineto_ranges
+from meddpm.profiling.trace import Kernel, Occupied, Trace, occupied
 
-# Event categories, in lower case. PyTorch before 1.11 wrote Kernel, Memcpy, Memset and Operator.
-GPU_EVENTS = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"})
-CPU_EVENTS = frozenset({"cpu_op", "operator"})
+# What an event is, by its category in lower case. PyTorch before 1.11 wrote Kernel, Memcpy, Memset, Operator, Runtime.
+GPU, OPERATOR, LAUNCH, RANGE, GPU_RANGE = "gpu", "operator", "launch", "range", "gpu range"
+KINDS = {
+    **dict.fromkeys(("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"), GPU),
+    **dict.fromkeys(("cpu_op", "operator"), OPERATOR),
+    "user_annotation": RANGE,
+    "gpu_user_annotation": GPU_RANGE,
+}
+LAUNCHERS = ("runtime", "driver")  # cuda_runtime, cuda_driver, xpu_runtime ...
+# PyTorch's exporter before Kineto has no categories, but these processes.
+PROCESSES = {"CUDA functions": GPU, "CPU functions": OPERATOR}
 PROFILER_RANGES = ("ProfilerStep#", "PyTorch Profiler", "profiler::")
+
+# Microseconds. An end before the start, written without its sign as old writers did, looks longer than this.
+LONGEST = 2.0**63 / 1000
 
 Event = dict[str, Any]
 
 
-def kernel_rows(trace: Path | str) -> list[Row]:
-    """Rows {kernel, category, precision, launch, calls, time_ms, share} of one trace, longest time first.
+def read(path: Path | str) -> Trace:
+    """What a trace file, .json or .json.gz, holds.
 
-    Where the trace has GPU events, a row is a kernel and launch configuration, a copy or a fill, over all devices;
-    `launch` is "(x,y,z)x(x,y,z)", grid and block, and None for copies and fills. Else a row is a CPU operator with its
-    self time: its time without that of the operators it calls. The profiler's own ranges are left out. `share` is the
-    part of the time of all rows, 0 to 1; None where no time passed.
+    Where it has GPU events, `kernels` are kernels by launch shape, copies and fills, over all devices; else CPU
+    operators with their self time: their time without that of the operators they call. The profiler's own ranges are
+    left out.
 
-    `trace` is a .json or .json.gz file. Raises UserError where it cannot be read or holds no events.
+    Raises UserError where the file cannot be read, is truncated, or holds neither GPU events nor operators.
     """
-    events = [event for event in _load(Path(trace)) if _is_complete(event)]
-    gpu = [event for event in events if _category(event) in GPU_EVENTS]
-    if gpu:
-        timed = [(event["name"], _launch(event), float(event["dur"])) for event in gpu]
-    else:
-        operators = [event for event in events if _category(event) in CPU_EVENTS]
-        timed = [(name, None, time) for name, time in self_times(operators) if not name.startswith(PROFILER_RANGES)]
-    if not timed:
-        raise UserError(f"{trace}: the trace has no events of kernels or operators; profile again")
-
-    times: dict[tuple[str, str | None], list[float]] = defaultdict(list)
-    for name, launch, time in timed:
-        times[name, launch].append(time)
-    total = sum(time for _, _, time in timed)
-    rows = []
-    for (name, launch), durations in times.items():
-        category, precision = classify(name)
-        time = sum(durations)
-        rows.append(
-            {
-                "kernel": name,
-                "category": category,
-                "precision": precision,
-                "launch": launch,
-                "calls": len(durations),
-                "time_ms": time / 1000,
-                "share": time / total if total else None,
-            }
+    path = Path(path)
+    found = chrome_trace.read(path, _Found)
+    notes = found.notes()
+    if found.kernels:
+        device, busiest = found.busiest()
+        if len(found.devices_seen) > 1:
+            devices = len(found.devices_seen)
+            notes.append(f"kernels of {devices} devices are summed; how busy the GPU was is that of device {device}")
+        return Trace(
+            "torch",
+            _longest_first(found.kernels),
+            on_gpu=True,
+            occupied=busiest,
+            ranges=kineto_ranges.marked(found.launches, found.work, found.ranges, found.gpu_ranges),
+            device=found.device_name(device),
+            notes=tuple(notes),
         )
-    return sorted(rows, key=lambda row: -row["time_ms"])
+    operators: dict[tuple[str, None], list[float]] = {}
+    for name, time in found.operators.self_times():
+        if not name.startswith(PROFILER_RANGES):
+            _count(operators, (name, None), time)
+    if not operators:
+        raise UserError(f"{path}: the trace has no events of kernels or operators; profile again")
+    if found.launched:
+        notes.append("the trace has launches of kernels but no kernels: another profiler may have held the GPU")
+    return Trace("torch", _longest_first(operators), on_gpu=False, notes=tuple(notes))
 
 
 def self_times(operators: Iterable[Event]) -> list[tuple[str, float]]:
@@ -71,76 +77,208 @@ def self_times(operators: Iterable[Event]) -> list[tuple[str, float]]:
     Ranges on one thread nest; a range that begins while another is open is its child. Old traces have whole
     microseconds, so that a child may end after its parent: what sticks out is not the parent's to give.
     """
-    threads: dict[tuple[Any, Any], list[Event]] = defaultdict(list)
+    found = _Operators()
     for event in operators:
-        threads[event.get("pid"), event.get("tid")].append(event)
-
-    result = []
-    for events in threads.values():
-        # Of two that begin together, the longer is the parent.
-        events.sort(key=lambda event: (event["ts"], -event["dur"]))
-        own = [float(event["dur"]) for event in events]
-        open_ranges: list[tuple[int, float]] = []
-        for index, event in enumerate(events):
-            start, end = event["ts"], event["ts"] + event["dur"]
-            while open_ranges and open_ranges[-1][1] <= start:
-                open_ranges.pop()
-            if open_ranges:
-                parent, parent_end = open_ranges[-1]
-                own[parent] -= min(end, parent_end) - start
-            open_ranges.append((index, end))
-        # Rounding of the time stamps may leave a hair less than nothing.
-        result += [(event["name"], max(time, 0.0)) for event, time in zip(events, own, strict=True)]
-    return result
+        found.add((event.get("pid"), event.get("tid")), event["name"], float(event["ts"]), float(event["dur"]))
+    return list(found.self_times())
 
 
-def _load(trace: Path) -> list[Any]:
-    """The events of a trace file, whatever they are."""
-    try:
-        content = trace.read_bytes()
-        if content.startswith(b"\x1f\x8b"):
-            content = gzip.decompress(content)
-    except EOFError:
-        raise UserError(f"{trace}: the trace is truncated; profile again") from None
-    except (OSError, zlib.error) as error:
-        raise UserError(f"{trace}: the trace cannot be read: {error}") from None
-    content = content.strip()
-    if not content:
-        raise UserError(f"{trace}: the trace is empty; profile again")
-    if not content.startswith((b"{", b"[")):
-        raise UserError(f"{trace}: the file is no JSON; name a Chrome trace of torch.profiler (.json or .json.gz)")
-    try:
-        # Not strict: names of kernels and of ranges may hold control characters.
-        document = json.loads(content, strict=False)
-    except ValueError as error:
-        closed = content.endswith((b"}", b"]"))
-        what = f"the trace is no valid JSON ({error})" if closed else "the trace is truncated"
-        raise UserError(f"{trace}: {what}; profile again") from None
-    events = document.get("traceEvents") if isinstance(document, dict) else document
-    if not isinstance(events, list) or not events:
-        raise UserError(f"{trace}: the file has no traceEvents; name a Chrome trace of torch.profiler")
-    return events
+class _Operators:
+    """CPU operators: a number for the name, start and duration of each, by thread."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self.threads: dict[Any, tuple[array, array, array]] = {}
+
+    def add(self, thread: Any, name: str, start: float, duration: float) -> None:
+        """One operator; times in microseconds."""
+        if thread not in self.threads:
+            self.threads[thread] = array("l"), array("d"), array("d")
+        names, starts, durations = self.threads[thread]
+        names.append(self.names.setdefault(name, len(self.names)))
+        starts.append(start)
+        durations.append(duration)
+
+    def self_times(self) -> Iterator[tuple[str, float]]:
+        """As the function of that name says."""
+        words = list(self.names)
+        for names, starts, durations in self.threads.values():
+            for name, time in zip(names, _own(starts, durations), strict=True):
+                # Rounding of the time stamps may leave a hair less than nothing.
+                yield words[name], max(time, 0.0)
 
 
-def _is_complete(event: Any) -> bool:
-    """Whether this is a range with a name, a start and a duration."""
-    return (
-        isinstance(event, dict)
-        and event.get("ph") == "X"
-        and isinstance(event.get("name"), str)
-        and all(isinstance(event.get(key), int | float) for key in ("ts", "dur"))
-    )
+def _own(starts: Sequence[float], durations: Sequence[float]) -> Sequence[float]:
+    """The durations of nested ranges of one thread, each without those of its direct children."""
+    import numpy
+
+    own = array("d", durations)
+    open_ranges: list[tuple[int, float]] = []
+    # Of two that begin together, the longer is the parent.
+    for index in numpy.lexsort((-numpy.asarray(durations), numpy.asarray(starts))):
+        start, end = starts[index], starts[index] + durations[index]
+        while open_ranges and open_ranges[-1][1] <= start:
+            open_ranges.pop()
+        if open_ranges:
+            parent, parent_end = open_ranges[-1]
+            own[parent] -= min(end, parent_end) - start
+        open_ranges.append((index, end))
+    return own
 
 
-def _category(event: Event) -> str:
-    return str(event.get("cat", "")).lower()
+class _Found:
+    """What is kept of the events of a file."""
+
+    def __init__(self) -> None:
+        self.devices: list[Any] = []
+        self.unclosed = False
+        self.kernels: dict[tuple[str, str | None], list[float]] = {}
+        self.operators = _Operators()
+        self.launches, self.work = kineto_ranges.Launches(), kineto_ranges.Work()
+        self.ranges, self.gpu_ranges = kineto_ranges.Ranges(), kineto_ranges.Ranges()
+        # The devices of the work, by number in the order of their first event.
+        self.devices_seen: dict[Any, int] = {}
+        self.work_device = array("l")
+        self.pairs = self.untimed = 0
+        self.launched = False
+
+    def add(self, event: Any) -> None:
+        """Keep what counts of one event."""
+        if not isinstance(event, dict):
+            return
+        if event.get("ph") != "X":
+            self.pairs += event.get("ph") in ("B", "E")
+            return
+        name, kind = event.get("name"), _kind(event)
+        if kind is None or not isinstance(name, str):
+            return
+        start, duration = _number(event.get("ts")), _number(event.get("dur"))
+        if start is None or duration is None or not 0 <= duration < LONGEST:
+            self.untimed += 1
+            return
+        place = _plain(event.get("pid")), _plain(event.get("tid"))
+        if kind == OPERATOR:
+            if not self.kernels:  # they count only where there is no GPU work
+                self.operators.add(place, name, start, duration)
+            return
+        if kind in (RANGE, GPU_RANGE):
+            if not name.startswith(PROFILER_RANGES):
+                (self.ranges if kind == RANGE else self.gpu_ranges).add(place, name, start, start + duration)
+            return
+        arguments = event.get("args")
+        if not isinstance(arguments, dict):
+            arguments = {}
+        correlation = _whole(arguments.get("correlation"))
+        if kind == LAUNCH:
+            self.launched = self.launched or "launch" in name.lower()
+            if correlation:
+                self.launches.add(correlation, place, start)
+            return
+        if not self.kernels:
+            self.operators = _Operators()
+        _count(self.kernels, (name, _launch(arguments)), duration)
+        self.work.add(correlation, place, start, duration)
+        device = _plain(arguments.get("device", place[0]))
+        self.work_device.append(self.devices_seen.setdefault(device, len(self.devices_seen)))
+
+    def busiest(self) -> tuple[Any, Occupied | None]:
+        """The device that was busy longest, and how busy it was."""
+        import numpy
+
+        best: tuple[Any, Occupied | None] = None, None
+        device_of = numpy.asarray(self.work_device)
+        starts, durations = numpy.asarray(self.work.start), numpy.asarray(self.work.duration)
+        # From whole nanoseconds since the first start, lest rounding of long time stamps makes gaps.
+        starts = numpy.rint((starts - numpy.floor(starts.min())) * 1000)
+        ends = starts + numpy.rint(durations * 1000)
+        for device, number in self.devices_seen.items():
+            own = device_of == number
+            found = occupied(zip((starts[own] / 1e6).tolist(), (ends[own] / 1e6).tolist(), strict=True))
+            if found and (best[1] is None or found.busy_ms > best[1].busy_ms):
+                best = device, found
+        return best
+
+    def device_name(self, device: Any) -> str | None:
+        """The name of a device, or that of all of them where they have but one."""
+        known = [entry for entry in self.devices if isinstance(entry, dict) and isinstance(entry.get("name"), str)]
+        own = [entry["name"] for entry in known if str(entry.get("id")) == str(device)]
+        names = set(own) or {entry["name"] for entry in known}
+        return names.pop() if len(names) == 1 else None
+
+    def notes(self) -> list[str]:
+        """What was left out of the file."""
+        notes = []
+        if self.unclosed:
+            notes.append("the list of events has no closing bracket: events may be missing")
+        if self.pairs:
+            notes.append(f"{self.pairs} events in pairs of begin and end (B, E) are left out")
+        if self.untimed:
+            notes.append(f"{self.untimed} events without a start or a duration are left out")
+        return notes
 
 
-def _launch(event: Event) -> str | None:
-    """Grid and block of a kernel as "(x,y,z)x(x,y,z)"; None where the trace does not say."""
-    arguments = event.get("args")
-    if not isinstance(arguments, dict):
+def _count(times: dict[Any, list[float]], key: Any, time: float) -> None:
+    """One call more of a kernel."""
+    entry = times.get(key)
+    if entry is None:
+        times[key] = [1, time]
+    else:
+        entry[0] += 1
+        entry[1] += time
+
+
+def _longest_first(times: dict[tuple[str, Any], list[float]]) -> tuple[Kernel, ...]:
+    kernels = [Kernel(name, launch, int(calls), time / 1000) for (name, launch), (calls, time) in times.items()]
+    return tuple(sorted(kernels, key=lambda kernel: -kernel.time_ms))
+
+
+def _kind(event: Event) -> str | None:
+    category = event.get("cat")
+    if isinstance(category, str) and category:
+        return _kind_of_category(category)
+    process, name, arguments = event.get("pid"), event.get("name"), event.get("args")
+    if isinstance(process, str) and process in PROCESSES:
+        return PROCESSES[process]
+    if isinstance(arguments, dict) and ("grid" in arguments or {"stream", "bytes"} <= arguments.keys()):
+        return GPU
+    return OPERATOR if isinstance(name, str) and name.startswith("aten::") else None
+
+
+@cache
+def _kind_of_category(categories: str) -> str | None:
+    """The kind of an event by its category; the format allows several, with commas between."""
+    for category in categories.lower().split(","):
+        if category.strip() in KINDS:
+            return KINDS[category.strip()]
+        if category.strip().endswith(LAUNCHERS):
+            return LAUNCH
+    return None
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, which some writers quote."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _whole(value: Any) -> int:
+    """A whole number that fits 64 bits; 0 where it is none."""
+    number = _number(value)
+    return int(number) if number is not None and abs(number) < 2.0**63 else 0
+
+
+def _plain(value: Any) -> Any:
+    """A number or text for a process, thread or device, whatever the file has there."""
+    return value if isinstance(value, int | str) else str(value)
+
+
+def _launch(arguments: Event) -> str | None:
+    """Grid and block of a kernel as "(x,y,z)x(x,y,z)"; None where the trace does not say."""
     grid, block = arguments.get("grid"), arguments.get("block")
     if not (isinstance(grid, list) and isinstance(block, list)):
         return None

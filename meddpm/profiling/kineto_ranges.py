@@ -1,0 +1,137 @@
+"""Kernel time below the ranges that a program marked with record_function, from what a trace of torch.profiler has."""
+
+from array import array
+from typing import Any
+
+from meddpm.profiling.trace import MarkedRange
+
+# A process and a thread, or a device and a stream.
+Place = tuple[Any, Any]
+# Kernels and microseconds.
+Total = tuple[int, float]
+
+
+class Launches:
+    """Calls on the CPU that start work of the GPU: the number that both share, where and when (microseconds)."""
+
+    def __init__(self) -> None:
+        self.correlation, self.place, self.start = array("q"), array("l"), array("d")
+        self.places: dict[Place, int] = {}
+
+    def add(self, correlation: int, place: Place, start: float) -> None:
+        """One call."""
+        self.correlation.append(correlation)
+        self.place.append(self.places.setdefault(place, len(self.places)))
+        self.start.append(start)
+
+
+class Work(Launches):
+    """Kernels, copies and fills: as their launches (a correlation of 0 is none), and how long they took."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.duration = array("d")
+
+    def add(self, correlation: int, place: Place, start: float, duration: float = 0.0) -> None:
+        """One kernel."""
+        super().add(correlation, place, start)
+        self.duration.append(duration)
+
+
+class Ranges:
+    """Marked ranges: starts and ends in microseconds, by place and name."""
+
+    def __init__(self) -> None:
+        self.spans: dict[tuple[Place, str], tuple[array, array]] = {}
+
+    def add(self, place: Place, name: str, start: float, end: float) -> None:
+        """One range."""
+        if (place, name) not in self.spans:
+            self.spans[place, name] = array("d"), array("d")
+        starts, ends = self.spans[place, name]
+        starts.append(start)
+        ends.append(end)
+
+
+def marked(launches: Launches, work: Work, ranges: Ranges, gpu_ranges: Ranges) -> tuple[MarkedRange, ...]:
+    """The ranges by name, in the order of their first start; time is that of the kernels that each of them launched.
+
+    `ranges` are those of CPU threads: a kernel is in those that were open on the thread that launched it, at that
+    time. `gpu_ranges`, on streams, stand for them where a kernel's launch is not known, and where no thread has a
+    range of that name: a kernel is in those in which it started. Where ranges of one name nest, a kernel counts once.
+    """
+    import numpy
+
+    first: dict[str, float] = {}
+    calls: dict[str, int] = {}
+    for (_, name), (starts, _) in ranges.spans.items():
+        first[name] = min(min(starts), first.get(name, starts[0]))
+        calls[name] = calls.get(name, 0) + len(starts)
+    both: Ranges = Ranges()
+    alone: Ranges = Ranges()
+    for (place, name), spans in gpu_ranges.spans.items():
+        (both if name in calls else alone).spans[place, name] = spans
+    for (_, name), (starts, _) in alone.spans.items():
+        first[name] = min(min(starts), first.get(name, starts[0]))
+        # One call is a range on each stream that it used.
+        calls[name] = max(calls.get(name, 0), len(starts))
+    if not calls:
+        return ()
+
+    start, duration, place = (numpy.asarray(part) for part in (work.start, work.duration, work.place))
+    known, launch = _launches_of(launches, work)
+    launch_start, launch_place = numpy.asarray(launches.start), numpy.asarray(launches.place)
+    totals = dict.fromkeys(calls, (0, 0.0))
+    for found in (
+        _totals(ranges, launches.places, launch_place[launch], launch_start[launch], duration[known]),
+        _totals(both, work.places, place[~known], start[~known], duration[~known]),
+        _totals(alone, work.places, place, start, duration),
+    ):
+        for name, (kernels, time) in found.items():
+            totals[name] = totals[name][0] + kernels, totals[name][1] + time
+    names = sorted(calls, key=lambda name: first[name])
+    return tuple(MarkedRange(name, calls[name], totals[name][0], totals[name][1] / 1000) for name in names)
+
+
+def _launches_of(launches: Launches, work: Work) -> tuple[Any, Any]:
+    """Which kernels have a launch (a mask), and the index of the launch of each of those."""
+    import numpy
+
+    wanted, offered = numpy.asarray(work.correlation), numpy.asarray(launches.correlation)
+    if not len(offered):
+        return numpy.zeros(len(wanted), dtype=bool), numpy.zeros(0, dtype=int)
+    order = numpy.argsort(offered, kind="stable")
+    nearest = order[numpy.minimum(numpy.searchsorted(offered[order], wanted), len(offered) - 1)]
+    known = offered[nearest] == wanted
+    return known, nearest[known]
+
+
+def _totals(ranges: Ranges, places: dict[Place, int], place: Any, time: Any, duration: Any) -> dict[str, Total]:
+    """Number and time of the kernels whose `place` and `time` are within the ranges, by name of the range."""
+    import numpy
+
+    order = numpy.lexsort((time, place))
+    place, time = place[order], time[order]
+    # Number and time of any stretch of them are differences of two sums.
+    sums = numpy.concatenate([[0.0], numpy.cumsum(duration[order])])
+    totals: dict[str, Total] = {}
+    for (where, name), (starts, ends) in ranges.spans.items():
+        if where not in places:
+            continue
+        low, high = numpy.searchsorted(place, [places[where], places[where] + 1])
+        edges = _merged(numpy.asarray(starts), numpy.asarray(ends))
+        begin, end = (low + numpy.searchsorted(time[low:high], edge) for edge in edges)
+        kernels, total = totals.get(name, (0, 0.0))
+        totals[name] = kernels + int((end - begin).sum()), total + float((sums[end] - sums[begin]).sum())
+    return totals
+
+
+def _merged(starts: Any, ends: Any) -> tuple[Any, Any]:
+    """The ranges without what an earlier one of them covers."""
+    import numpy
+
+    order = numpy.argsort(starts, kind="stable")
+    starts, ends = starts[order], ends[order]
+    reached = numpy.maximum.accumulate(ends)
+    starts[1:] = numpy.maximum(starts[1:], reached[:-1])
+    return starts, numpy.maximum(starts, ends)

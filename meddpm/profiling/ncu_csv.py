@@ -1,0 +1,544 @@
+"""Reads the CSV that Nsight Compute prints: `--page raw`, a row a launch, and `--page details`, a row a metric.
+
+The table stands between lines of ncu and of the profiled program, which may also cut in; several runs may follow each
+other in one file. Numbers are written as the machine's locale has them.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import NoReturn
+
+from meddpm.config import UserError
+from meddpm.profiling.ncu_files import (
+    BLOCK,
+    DEVICE,
+    EXPORT,
+    GRID,
+    SIZES,
+    Launch,
+    Rule,
+    base_unit,
+    kernel_name,
+    launch_text,
+    opened,
+    reading,
+    rule,
+)
+from meddpm.words import one_line
+
+# Columns that say which launch it is; everything else of a raw table is a metric.
+IDENTITY = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Device", "CC")
+COLUMNS = frozenset({*IDENTITY, "Kernel Time", "Block Size", "Grid Size"})
+NUMBERED = ("ID", "Process ID", "Context", "Stream", "Device", "CC", "Block Size", "Grid Size")
+PUSH_POP = "Push/Pop_Range"
+START_STOP = "Start/Stop_Range"
+
+# What the page "details" calls a metric, with its base unit, where that is one metric in every version. Labels whose
+# metric changed between versions ("SM Frequency", "SM Busy") are not here.
+LABELS = {
+    ("Duration", "ns"): "gpu__time_duration.sum",
+    ("Elapsed Cycles", "cycle"): "gpc__cycles_elapsed.max",
+    ("SM Active Cycles", "cycle"): "sm__cycles_active.avg",
+    ("DRAM Frequency", "hz"): "dram__cycles_elapsed.avg.per_second",
+    ("DRAM Frequency", "cycle/s"): "dram__cycles_elapsed.avg.per_second",
+    ("Compute (SM) Throughput", "%"): "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    ("Memory Throughput", "%"): "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    ("DRAM Throughput", "%"): "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    ("L1/TEX Cache Throughput", "%"): "l1tex__throughput.avg.pct_of_peak_sustained_active",
+    ("L2 Cache Throughput", "%"): "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    ("Memory Throughput", "byte/s"): "dram__bytes.sum.per_second",
+    ("L1/TEX Hit Rate", "%"): "l1tex__t_sector_hit_rate.pct",
+    ("L2 Hit Rate", "%"): "lts__t_sector_hit_rate.pct",
+    ("Mem Busy", "%"): "gpu__compute_memory_access_throughput.avg.pct_of_peak_sustained_elapsed",
+    ("Max Bandwidth", "%"): "gpu__compute_memory_request_throughput.avg.pct_of_peak_sustained_elapsed",
+    ("Mem Pipes Busy", "%"): "sm__memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    ("Executed Ipc Active", "inst/cycle"): "sm__inst_executed.avg.per_cycle_active",
+    ("Executed Ipc Elapsed", "inst/cycle"): "sm__inst_executed.avg.per_cycle_elapsed",
+    ("Issued Ipc Active", "inst/cycle"): "sm__inst_issued.avg.per_cycle_active",
+    ("Active Warps Per Scheduler", "warp"): "smsp__warps_active.avg.per_cycle_active",
+    ("Eligible Warps Per Scheduler", "warp"): "smsp__warps_eligible.avg.per_cycle_active",
+    ("One or More Eligible", "%"): "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    ("Executed Instructions", "inst"): "smsp__inst_executed.sum",
+    ("Issued Instructions", "inst"): "smsp__inst_issued.sum",
+    ("Block Size", ""): "launch__block_size",
+    ("Cluster Size", ""): "launch__cluster_size",
+    ("Grid Size", ""): "launch__grid_size",
+    ("Registers Per Thread", "register/thread"): "launch__registers_per_thread",
+    ("Shared Memory Configuration Size", "byte"): "launch__shared_mem_config_size",
+    ("Driver Shared Memory Per Block", "byte/block"): "launch__shared_mem_per_block_driver",
+    ("Dynamic Shared Memory Per Block", "byte/block"): "launch__shared_mem_per_block_dynamic",
+    ("Static Shared Memory Per Block", "byte/block"): "launch__shared_mem_per_block_static",
+    ("# SMs", "SM"): "launch__sm_count",
+    ("# TPCs", ""): "launch__tpc_count",
+    ("Stack Size", ""): "launch__stack_size",
+    ("Uses Green Context", ""): "launch__uses_green_context",
+    ("Threads", "thread"): "launch__thread_count",
+    ("Waves Per SM", ""): "launch__waves_per_multiprocessor",
+    ("Max Active Clusters", "cluster"): "launch__cluster_max_active",
+    ("Max Cluster Size", "block"): "launch__cluster_max_potential_size",
+    ("Overall GPU Occupancy", "%"): "launch__occupancy_cluster_gpu_pct",
+    ("Cluster Occupancy", "%"): "launch__occupancy_cluster_pct",
+    ("Block Limit Barriers", "block"): "launch__occupancy_limit_barriers",
+    ("Block Limit SM", "block"): "launch__occupancy_limit_blocks",
+    ("Block Limit Registers", "block"): "launch__occupancy_limit_registers",
+    ("Block Limit Shared Mem", "block"): "launch__occupancy_limit_shared_mem",
+    ("Block Limit Warps", "block"): "launch__occupancy_limit_warps",
+    ("Theoretical Active Warps per SM", "warp"): "sm__maximum_warps_avg_per_active_cycle",
+    ("Theoretical Occupancy", "%"): "sm__maximum_warps_per_active_cycle_pct",
+    ("Achieved Occupancy", "%"): "sm__warps_active.avg.pct_of_peak_sustained_active",
+    ("Achieved Active Warps Per SM", "warp"): "sm__warps_active.avg.per_cycle_active",
+    ("Average DRAM Active Cycles", "cycle"): "dram__cycles_active.avg",
+    ("Total DRAM Elapsed Cycles", "cycle"): "dram__cycles_elapsed.sum",
+    ("Average L1 Active Cycles", "cycle"): "l1tex__cycles_active.avg",
+    ("Total L1 Elapsed Cycles", "cycle"): "l1tex__cycles_elapsed.sum",
+    ("Average L2 Active Cycles", "cycle"): "lts__cycles_active.avg",
+    ("Total L2 Elapsed Cycles", "cycle"): "lts__cycles_elapsed.sum",
+    ("Average SM Active Cycles", "cycle"): "sm__cycles_active.avg",
+    ("Total SM Elapsed Cycles", "cycle"): "sm__cycles_elapsed.sum",
+    ("Average SMSP Active Cycles", "cycle"): "smsp__cycles_active.avg",
+    ("Total SMSP Elapsed Cycles", "cycle"): "smsp__cycles_elapsed.sum",
+}
+
+# Letters of a line, and lines of a row (a range's name may break it), at most: what is longer is no table.
+LONGEST_LINE = 1 << 24
+LONGEST_ROW = 20
+# So many numbers that can be read in one way only settle how a file writes them.
+ENOUGH = 500
+
+# What stands between groups of digits: spaces of any kind, and apostrophes (Switzerland).
+SPACES = r"\s'\u2019"
+METRIC = re.compile(r"[\w.:]*\w__[\w.:]+")
+NAMED_UNIT = re.compile(r"(.+?) \[([^\]]*)\]")
+ROW_START = re.compile(rf"\"\d[\d.,{SPACES}]*\"[,;\t]")
+NUMBER = re.compile(r"([+-]?)(\d[\d.,]*|[.,]\d+)([eE][+-]?\d+)?")
+GROUP_SPACE = re.compile(rf"(?<=\d)[{SPACES}](?=\d{{3}}(?!\d))")
+DIGITS = re.compile(rf"[\d.,;x(){SPACES}]*")
+GROUPS = {mark: re.compile(rf"\d{{1,3}}(\{mark}\d{{2,3}})*\{mark}\d{{3}}") for mark in ".,"}
+UNSETTLED = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
+REFUSED = "ERR_NVGPUCTRPERM"
+
+
+@dataclass
+class _Table:
+    """A header and what follows from it."""
+
+    columns: list[str]
+    delimiter: str
+    quoted: bool
+    number: int
+    places: dict[str, int] = field(default_factory=dict)
+    # Of a raw table: place, name, base unit, power of ten; from the row of units, which old versions do not have.
+    metrics: list[tuple[int, str, str, int]] = field(default_factory=list)
+    units: dict[str, str] = field(default_factory=dict)
+    unit_row: bool = False
+    # Whether a row was read.
+    begun: bool = False
+
+    def __post_init__(self) -> None:
+        for place, name in enumerate(self.columns):
+            self.places.setdefault(name, place)
+        if not self.by_metric:
+            self.set_units([])
+
+    @property
+    def by_metric(self) -> bool:
+        """Whether a row is a metric (page details) and not a launch (page raw)."""
+        return "Metric Name" in self.places
+
+    def set_units(self, units: list[str]) -> None:
+        self.metrics.clear()
+        self.units.clear()
+        for place, column in enumerate(self.columns):
+            if column in COLUMNS or not column or PUSH_POP in column or START_STOP in column:
+                continue
+            named = NAMED_UNIT.fullmatch(column)
+            name, unit = (named[1], named[2]) if named else (column, "")
+            unit, power = base_unit((units[place].strip() if place < len(units) else "") or unit)
+            self.metrics.append((place, name, unit, power))
+            if unit:
+                self.units[name] = unit
+
+    def cell(self, cells: list[str], name: str) -> str:
+        place = self.places.get(name)
+        return cells[place].strip() if place is not None and place < len(cells) else ""
+
+
+@dataclass
+class _Open:
+    """A launch of the page details, of which more rows may come."""
+
+    table: _Table
+    cells: list[str]
+    metrics: dict[str, float] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    rules: list[Rule] = field(default_factory=list)
+    seen: set[tuple[str, str]] = field(default_factory=set)
+    # The header that its last row stands under.
+    last: int = 0
+
+
+class _Said:
+    """What the lines beside the table say, for the message where there is no launch."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.refused = self.nvprof = self.text_page = self.cut = self.table = self.summary = False
+
+    def hear(self, line: str) -> None:
+        if "==ERROR==" in line or "No kernels were profiled" in line:
+            words = one_line(line.partition("== ")[2] or line, 200)
+            if len(self.lines) < 3 and words not in self.lines:
+                self.lines.append(words)
+        elif "NVPROF is profiling" in line or re.match(
+            r'==\d+== Profiling (result|application)|"Type","Time\(%\)"', line
+        ):
+            self.nvprof = True
+        elif line.lstrip().startswith("Section: "):
+            self.text_page = True
+        self.refused = self.refused or REFUSED in line
+
+
+def launches(path: Path, wanted: frozenset[str] | None, notes: list[str]) -> Iterator[Launch]:
+    """The launches of a CSV, in its order, with the metrics that are `wanted` (None: all) and their rules.
+
+    Words for the reader go to `notes`. Raises UserError where there is no launch.
+    """
+    mark = _decimal_mark(path)
+    said = _Said()
+    count, flat, unitless = 0, False, False
+    for launch, table, was_flat in _all(path, wanted, mark, said):
+        count += 1
+        flat = flat or was_flat
+        unitless = unitless or not (table.by_metric or table.unit_row or table.units)
+        yield launch
+    if not count:
+        _refuse(path, said)
+    if flat:
+        notes.append("the file tells only how many blocks and threads a launch had: they are written as if all along x")
+    if unitless:
+        notes.append("the file names no units: numbers are taken in base units, times in ns")
+    if said.cut:
+        notes.append("a row is cut short and left out")
+    notes.extend(f"Nsight Compute said: {line}" for line in said.lines)
+
+
+def _all(path: Path, wanted: frozenset[str] | None, mark: str, said: _Said) -> Iterator[tuple[Launch, _Table, bool]]:
+    """Launches, each with its table and whether only the sizes of grid and block are known."""
+    found: dict[tuple[str, ...], _Open] = {}
+    # A key may come again, in a second run: its first launch is kept here.
+    done: list[_Open] = []
+    last = None
+    for number, (table, cells) in enumerate(_rows(path, said)):
+        if not table.by_metric:
+            metrics = {}
+            for place, name, _, power in table.metrics:
+                if place < len(cells) and (wanted is None or name in wanted):
+                    value = _value(_plain(cells[place]), mark, power)
+                    if value is not None:
+                        metrics[name] = value
+            launch, flat = _launch(table, cells, number, metrics, table.units, ())
+            yield launch, table, flat
+            continue
+        key = tuple(table.cell(cells, name) for name in IDENTITY)
+        section, name = table.cell(cells, "Section Name"), table.cell(cells, "Metric Name")
+        launch_rows = found.get(key)
+        again = launch_rows is not None and bool(name) and (section, name) in launch_rows.seen
+        if again and (key != last or launch_rows.last != table.number or not key[0]):
+            launch_rows = None
+        if launch_rows is None:
+            launch_rows = found[key] = _Open(table, cells)
+            done.append(launch_rows)
+        launch_rows.last, last = table.number, key
+        _add(launch_rows, table, cells, mark, wanted)
+    for number, rows in enumerate(done):
+        launch, flat = _launch(rows.table, rows.cells, number, rows.metrics, rows.units, tuple(rows.rules))
+        yield launch, rows.table, flat
+
+
+def _add(rows: _Open, table: _Table, cells: list[str], mark: str, wanted: frozenset[str] | None) -> None:
+    """One row of the page details: a metric, a rule, or both."""
+    section, label = table.cell(cells, "Section Name"), table.cell(cells, "Metric Name")
+    if label:
+        rows.seen.add((section, label))
+        unit, power = base_unit(table.cell(cells, "Metric Unit"))
+        value = _value(_plain(table.cell(cells, "Metric Value")), mark, power)
+        named = METRIC.search(label)
+        name = named[0] if named else LABELS.get((label, unit), label)
+        if name in rows.metrics and name == label and rows.metrics[name] != value:
+            name = f"{section}: {label}"
+        if value is not None and (wanted is None or name in wanted):
+            rows.metrics.setdefault(name, value)
+            if unit:
+                rows.units.setdefault(name, unit)
+    name = table.cell(cells, "Rule Name")
+    if name and wanted is None:
+        advice = rule(
+            name,
+            table.cell(cells, "Rule Type"),
+            table.cell(cells, "Rule Description"),
+            table.cell(cells, "Estimated Speedup Type"),
+            _value(_plain(table.cell(cells, "Estimated Speedup")), mark, 0),
+        )
+        if advice:
+            rows.rules.append(advice)
+
+
+def _launch(
+    table: _Table,
+    cells: list[str],
+    number: int,
+    metrics: dict[str, float],
+    units: dict[str, str],
+    rules: tuple[Rule, ...],
+) -> tuple[Launch, bool]:
+    shape = launch_text(_sizes(table.cell(cells, "Grid Size")), _sizes(table.cell(cells, "Block Size")))
+    if shape is None:
+        shape = launch_text((metrics.get(name) for name in GRID), (metrics.get(name) for name in BLOCK))
+    flat = shape is None and all(metrics.get(name) for name in SIZES)
+    if flat:
+        grid, block = (metrics[name] for name in SIZES)
+        shape = launch_text((grid, 1, 1), (block, 1, 1))
+    digits = re.sub(r"\D", "", table.cell(cells, "ID"))
+    launch = Launch(
+        int(digits) if digits else number,
+        kernel_name(table.cell(cells, "Kernel Name")),
+        shape,
+        one_line(table.cell(cells, DEVICE)) or None,
+        _range(next((table.cell(cells, name) for name in table.places if PUSH_POP in name), "")),
+        metrics,
+        units,
+        rules,
+    )
+    return launch, flat
+
+
+def _sizes(text: str) -> list[int]:
+    """The three numbers of "(128, 1, 1)"; none where the text is something else."""
+    inside = text.strip("() ")
+    parts = re.split(r",\s+|;\s*|\s*x\s*", inside)
+    if len(parts) == 1:
+        parts = inside.split(",")
+    digits = [re.sub(r"\D", "", part) for part in parts]
+    return [int(part) for part in digits] if len(digits) == 3 and all(digits) else []
+
+
+def _range(text: str) -> str | None:
+    """The innermost range of a thread id and, from the outermost, '"DOMAIN:NAME:' and six more words each, '"'."""
+    entries = re.sub(r"^\d+\s+", "", text.strip()).strip().removeprefix('"').removesuffix('"')
+    stack = [entry for entry in re.split(r'"\s+"', entries) if entry]
+    if not stack:
+        return None
+    name = stack[-1].partition(":")[2]
+    parts = name.rsplit(":", 6)
+    # A name may have colons of its own, so that the six are counted from the end.
+    return one_line(parts[0] if len(parts) == 7 else name.partition(":")[0]) or None
+
+
+def _refuse(path: Path, said: _Said) -> NoReturn:
+    heard = "; ".join(said.lines)
+    if said.refused:
+        raise UserError(
+            f"{path}: Nsight Compute may not read the counters of this GPU ({heard or REFUSED}); ask for "
+            "NVreg_RestrictProfilingToAdminUsers=0 on the machine, or trace with torch.profiler instead"
+        )
+    if heard:
+        raise UserError(f"{path}: no launch in it, Nsight Compute said: {heard}; mend that and profile again")
+    if said.nvprof:
+        raise UserError(f"{path}: a log of nvprof, which is another tool; profile with ncu, and export with {EXPORT}")
+    if said.summary:
+        raise UserError(f"{path}: a summary (--print-summary), without the launches; export with {EXPORT}")
+    if said.table:
+        raise UserError(f"{path}: the table has no launch; profile again, and see that the range has kernels")
+    if said.text_page:
+        raise UserError(f"{path}: the printed page and no CSV; export with {EXPORT}")
+    raise UserError(f"{path}: no table of Nsight Compute in it; name a .ncu-rep, or export with {EXPORT}")
+
+
+def _rows(path: Path, said: _Said) -> Iterator[tuple[_Table, list[str]]]:
+    """Each row of a launch, with its table. Lines that belong to no table go to `said`."""
+    # Values of every instance of a metric may stand in one cell; the limit is the process's.
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
+    table: _Table | None = None
+    begun: list[str] = []
+    for line in _lines(path):
+        if begun:
+            joined = "\n".join([*begun, line])
+            if ROW_START.match(line) or line.startswith("==") or len(begun) >= LONGEST_ROW:
+                begun, said.cut = [], True
+            elif joined.count('"') % 2:
+                begun.append(line)
+                continue
+            else:
+                begun, line = [], joined
+        header = _header(line, table.number + 1 if table else 0)
+        if header is not None:
+            said.table = True
+            if "Metric Name" in header.places and "Metric Value" not in header.places:
+                said.summary, table = True, None
+            else:
+                table = header
+            continue
+        if table is None:
+            said.hear(line)
+            continue
+        cells = _cells_of_row(table, line)
+        if cells is not None:
+            table.begun = True
+            yield table, cells
+        elif table.quoted and ROW_START.match(line) and line.count('"') % 2:
+            begun = [line]
+        elif not _take_units(table, line):
+            said.hear(line)
+    said.cut = said.cut or bool(begun)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of a text file, gzipped or not, in UTF-8 or, as PowerShell redirects, UTF-16."""
+    with reading(path), opened(path) as stream:
+        start = stream.read(2)
+    encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    with reading(path), opened(path) as stream, io.TextIOWrapper(stream, encoding, errors="replace") as text:
+        while line := text.readline(LONGEST_LINE):
+            # Files put one behind the other have their marks of UTF-8 inside.
+            yield line.strip("\ufeff\r\n")
+
+
+def _header(line: str, number: int) -> _Table | None:
+    if "Kernel Name" not in line:
+        return None
+    # A program's last line may lack its end.
+    start = line.find('"ID"')
+    for text in (line, line[start:] if start > 0 else ""):
+        for delimiter in ",;\t":
+            cells = [cell.strip() for cell in _split(text, delimiter) or []]
+            if "Kernel Name" not in cells or (start >= 0 and "ID" not in cells):
+                continue
+            if {"ID", "Metric Name"} & set(cells) or any("__" in cell for cell in cells):
+                return _Table(cells, delimiter, '"Kernel Name"' in text, number)
+    return None
+
+
+def _cells_of_row(table: _Table, line: str) -> list[str] | None:
+    """The cells of a line that is a launch's row, also behind the end of a line of the program; else None."""
+    if table.delimiter not in line:
+        return None
+    cells = _checked(table, line)
+    if cells is None and table.quoted and not line.startswith('"'):
+        for match in list(ROW_START.finditer(line))[:5]:
+            cells = cells or _checked(table, line[match.start() :])
+    return cells
+
+
+def _checked(table: _Table, text: str) -> list[str] | None:
+    if table.quoted and not text.startswith('"'):
+        return None
+    cells = _split(text, table.delimiter)
+    while cells and len(cells) > len(table.columns) and not cells[-1].strip():
+        cells.pop()
+    if not cells or len(cells) > len(table.columns) or not table.cell(cells, "Kernel Name"):
+        return None
+    # Rows of other tools leave such cells empty, but words stand in none of them.
+    if not all(DIGITS.fullmatch(table.cell(cells, name)) for name in NUMBERED):
+        return None
+    if "ID" in table.places and not table.cell(cells, "ID"):
+        return None
+    if table.by_metric:
+        has_metric = len(cells) > table.places["Metric Value"] and table.cell(cells, "Metric Name")
+        return cells if has_metric or table.cell(cells, "Rule Name") else None
+    first = table.metrics[0][0] if table.metrics else len(table.columns) - 1
+    if len(cells) < len(table.columns) and not table.quoted:
+        cells.pop()  # a number without quotes may be cut anywhere
+    return cells if len(cells) > first else None
+
+
+def _take_units(table: _Table, line: str) -> bool:
+    """Whether the line is, or ends with, the row of units below the header of a raw table."""
+    if table.by_metric or table.unit_row or table.begun or table.delimiter not in line:
+        return False
+    cells = _split(line[max(line.find('""'), 0) :] if table.quoted else line, table.delimiter)
+    if cells is None or len(cells) != len(table.columns) or any(table.cell(cells, name) for name in COLUMNS):
+        return False
+    table.unit_row = True
+    table.set_units(cells)
+    return True
+
+
+def _split(line: str, delimiter: str) -> list[str] | None:
+    try:
+        return next(csv.reader(io.StringIO(line, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True))
+    except (csv.Error, StopIteration):
+        return None
+
+
+def _decimal_mark(path: Path) -> str:
+    """ "." or ",": as most numbers of the file have it that can be read in one way only; "." where there are none."""
+    votes = {".": 0, ",": 0}
+    with closing(_rows(path, _Said())) as rows:
+        for table, cells in rows:
+            if table.by_metric:
+                texts = [table.cell(cells, name) for name in ("Metric Value", "Estimated Speedup")]
+            else:
+                texts = [cells[place] for place, *_ in table.metrics if place < len(cells)]
+            for text in texts:
+                vote = _number(_plain(text), ".")[1]
+                if vote:
+                    votes[vote] += 1
+            if sum(votes.values()) >= ENOUGH:
+                break
+    return "," if votes[","] > votes["."] else "."
+
+
+def _plain(text: str) -> str:
+    """The value of a cell, without those of the instances behind it: "5 (1; 2; 2)"."""
+    text = text.strip()
+    return (text.partition("(")[0] if text.endswith(")") else text)[:80].rstrip("% ")
+
+
+@lru_cache(maxsize=1 << 16)
+def _value(text: str, mark: str, power: int) -> float | None:
+    """The number of a cell times a power of ten; None for "n/a", words, nan and infinities."""
+    number = _number(text, mark)[0]
+    if number is None:
+        return None
+    # The power joins the text, so that 0.001728 ms are 1728 ns and not a hair more.
+    value = float(number) * 10.0**power if "e" in number.lower() else float(f"{number}e{power}")
+    return value if abs(value) != float("inf") else None
+
+
+@lru_cache(maxsize=1 << 16)
+def _number(text: str, mark: str) -> tuple[str | None, str | None]:
+    """A number in digits and ".", and the decimal mark that it shows beyond doubt; (None, None) where it is none.
+
+    `mark` decides only what can be read both ways, as "1,234".
+    """
+    match = NUMBER.fullmatch(GROUP_SPACE.sub("", text))
+    if match is None:
+        return None, None
+    sign, digits, exponent = match[1], match[2], match[3] or ""
+    marks = [letter for letter in digits if letter in ".,"]
+    shown = None
+    if not marks:
+        return sign + digits + exponent, None
+    if len(set(marks)) == 2:
+        shown = marks[-1]
+        whole, _, part = digits.rpartition(shown)
+        if not GROUPS[marks[0]].fullmatch(whole):
+            return None, None
+        digits = re.sub(r"[.,]", "", whole) + "." + part
+    elif len(marks) > 1:
+        if not GROUPS[marks[0]].fullmatch(digits):
+            return None, None
+        shown = "," if marks[0] == "." else "."
+        digits = digits.replace(marks[0], "")
+    elif UNSETTLED.fullmatch(digits) and not exponent:
+        digits = digits.replace(marks[0], "." if marks[0] == mark else "")
+    else:
+        shown = marks[0]
+        digits = digits.replace(shown, ".")
+    return sign + digits + exponent, shown
