@@ -24,6 +24,7 @@ include: "rules/sample.smk"
 include: "rules/bench.smk"
 include: "rules/profile.smk"
 include: "rules/evaluate.smk"
+include: "rules/claims.smk"
 include: "rules/report.smk"
 include: "rules/archive.smk"
 include: "rules/not_run.smk"
@@ -36,8 +37,11 @@ localrules:
     run_config,
     timing_table,
     kernels_table,
+    counters_table,
+    priorities_table,
     environment_table,
     quality_table,
+    claims,
 
 
 rule all:

@@ -257,6 +257,20 @@ class ProfileConfig:
 
 
 @dataclass(frozen=True)
+class SlowProfileConfig:
+    """Which cells a slow profiler sees, if `enabled`, and the seconds that a job of it may take.
+
+    None along an axis takes all of the study's, of the phases those of `profile`.
+    """
+
+    enabled: bool = False
+    models: tuple[str, ...] | None = None
+    variants: tuple[str, ...] | None = None
+    phases: tuple[str, ...] | None = None
+    limit_s: int = 600
+
+
+@dataclass(frozen=True)
 class EvaluateConfig:
     """How pictures are compared: SSIM window (odd, voxels) and bootstrap resamples of the mean over the volumes."""
 

@@ -8,7 +8,7 @@ rule archive:
     input:
         tables=expand(
             "results/tables/{table}.csv",
-            table=["timing", "kernels", "quality", "environment"],
+            table=["timing", "kernels", "counters", "priorities", "quality", "claims", "environment"],
         ),
         figures="results/figures",
         page="results/report/index.html",

@@ -40,10 +40,9 @@ rule timing_table:
 rule environment_table:
     input:
         cells("results/bench/{model}/{gpu}/{variant}/{phase}/environment.csv"),
-        cells(
-            "results/profiles/{model}/{gpu}/{variant}/{phase}/environment.csv",
-            phase=STUDY.profile.phases,
-        ),
+        of_stage("profile", "environment"),
+        of_stage("counters", "environment"),
+        of_stage("timeline", "environment"),
         cells("results/samples/{model}/{gpu}/{variant}/{solver}/environment.csv"),
     output:
         "results/tables/environment.csv",

@@ -22,6 +22,7 @@ from meddpm.data import from_files
 from meddpm.runs import failures
 from meddpm.slurm import request, site
 from meddpm.study import not_run
+from meddpm.study.matrix import CELL_STAGES
 from meddpm.validation import with_text_keys
 
 try:
@@ -77,6 +78,13 @@ def cells(pattern, **only):
         phase=chosen.phases,
     )
     return lambda wildcards: [in_place(path) for path in expand(pattern, **(axes | only | dict(wildcards.items())))]
+
+
+def of_stage(stage, output):
+    """An input function: the file `output` of every job of a stage."""
+    return lambda wildcards: [
+        in_place(expand(getattr(OUTPUTS[stage], output), **cell)[0]) for cell in STUDY.cells(stage)
+    ]
 
 
 def in_place(path):

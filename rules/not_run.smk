@@ -3,7 +3,7 @@
 Output: for each such file of a cell, results/bench/... say, one under results/not_run/bench/... in its place.
 """
 
-OUTPUTS |= {name: getattr(rules, name).output for name in ("train", "sample", "bench", "profile", "evaluate")}
+OUTPUTS |= {name: getattr(rules, name).output for name in ("train", *CELL_STAGES)}
 
 for cell in not_run.cells(STUDY, files_of, MISSING, FAILED):
     NOT_RUN |= {path: cell for path in cell.files}

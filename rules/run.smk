@@ -16,12 +16,13 @@ from meddpm.runs import lock, plan
 
 # What can still be made where jobs of the cells have failed.
 AFTER_FAILURES = [
-    *("not_run", "evaluate", "timing_table", "environment_table", "kernels_table", "quality_table"),
+    *("not_run", "evaluate", "timing_table", "environment_table", "kernels_table", "counters_table"),
+    *("priorities_table", "quality_table", "claims"),
     *("run_config", "report", "archive"),
 ]
 # The file that holds the lock of this run.
 RUN_LOCK = []
-OF_A_CELL = ["prepare", "train", "sample", "bench", "profile"]
+OF_A_CELL = ["prepare", "train", *(stage for stage in CELL_STAGES if stage != "evaluate")]
 
 
 def planned(job):

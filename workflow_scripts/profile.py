@@ -6,7 +6,7 @@ from meddpm.stages import profile
 with log.job(snakemake.log[0]):
     profile.run(
         snakemake.params.settings,
-        target=snakemake.output.kernels,
+        outputs={table: snakemake.output[table] for table in profile.TABLES},
         environment=snakemake.output.environment,
         threads=snakemake.threads,
     )

@@ -6,7 +6,7 @@ from meddpm.stages import report
 with log.job(snakemake.log[0]):
     report.run(
         snakemake.params.settings,
-        tables={name: snakemake.input[name] for name in ("timing", "kernels", "quality", "environment")},
+        tables={name: snakemake.input[name] for name in report.TABLES},
         run_config=snakemake.input.run_config,
         samples=snakemake.input.samples,
         cases=dict(zip(snakemake.params.models, snakemake.input.cases, strict=True)),

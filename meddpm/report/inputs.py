@@ -8,7 +8,8 @@ from pathlib import Path
 class ReportInputs:
     """The files that the page is made of. Nothing else is read.
 
-    `timing`, `kernels`, `quality` and `environment` are published tables, `run_config` the merged configuration.
+    `timing`, `kernels`, `quality` and `environment` are published tables, and so are `counters`, `priorities` and
+    `claims`, which may be left out (None). `run_config` is the merged configuration.
     `samples` are the samples.csv of the cells, under <model>/<gpu>/<variant>/<solver>/; `cases` gives each model's
     cases.tsv, `datasets` those of all datasets. `training` are training.json files, each with its loss.csv beside it.
     `published` is the folder of earlier GPU results, one folder a GPU, or None. `figures` is the folder that the
@@ -26,3 +27,6 @@ class ReportInputs:
     datasets: list[Path] = field(default_factory=list)
     training: list[Path] = field(default_factory=list)
     published: Path | None = None
+    counters: Path | None = None
+    priorities: Path | None = None
+    claims: Path | None = None

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 import meddpm
 from meddpm import files, tables
 from meddpm.config import EvaluateConfig, ReportConfig, UserError
-from meddpm.report import content, figures, notices, numbers, rows, slices, style, templates
+from meddpm.report import content, figures, notices, numbers, profiles, rows, slices, style, templates
 from meddpm.report.inputs import ReportInputs
 from meddpm.status import OK
 from meddpm.tables import Row
@@ -52,6 +52,14 @@ class Page:
         self.kernels = tables.read("kernels", inputs.kernels)
         self.quality = tables.read("quality", inputs.quality)
         self.environment = tables.read("environment", inputs.environment)
+        self.counters, self.priorities, self.claims = (
+            tables.read(name, path) if path else []
+            for name, path in (
+                ("counters", inputs.counters),
+                ("priorities", inputs.priorities),
+                ("claims", inputs.claims),
+            )
+        )
         self.groups = rows.groups(tables.read("timing", inputs.timing))
         self.colours = figures.category_colours(one_profiler(self.kernels))
 
@@ -173,6 +181,10 @@ class Page:
             "quality": content.quality_groups(self.quality),
             "quality_count": len(self.quality),
             "truth": content.truth_rows(self.quality),
+            "claims": profiles.claim_groups(self.claims),
+            "figures_of_profiles": profiles.figure_rows(self.counters),
+            "priorities": profiles.priority_groups(self.priorities),
+            "not_counted": profiles.not_counted(self.priorities),
             "samples": self.samples(),
             "trainings": trainings,
             "published": self.published(),
@@ -184,8 +196,10 @@ class Page:
                 path.name: self.link(path)
                 for path in (
                     *(self.inputs.timing, self.inputs.kernels, self.inputs.quality, self.inputs.environment),
+                    *(self.inputs.counters, self.inputs.priorities, self.inputs.claims),
                     self.inputs.run_config,
                 )
+                if path
             },
             "sample_files": {"/".join(path.parts[-5:]): self.link(path) for path in self.inputs.samples},
         }

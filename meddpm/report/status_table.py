@@ -18,7 +18,7 @@ from meddpm.status import FAILED, UNAVAILABLE, UNSUPPORTED
 from meddpm.words import printable
 
 # Cells of these stages are lines of the table, in this order.
-STAGES = ("prepare", "train", "sample", "bench", "profile", "evaluate")
+STAGES = ("prepare", "train", "sample", "bench", "profile", "counters", "timeline", "evaluate")
 HEADINGS = ("stage", "model, data", "GPU", "variant", "phase, solver", "state", "SLURM")
 STATE_COLUMN = HEADINGS.index("state")
 STYLES = {

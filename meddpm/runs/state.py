@@ -30,7 +30,7 @@ DONE, QUEUED, RUNNING, NOT_STARTED, STOPPED = "done", "queued", "running", "not 
 STATES = (DONE, UNSUPPORTED, UNAVAILABLE, RUNNING, QUEUED, NOT_STARTED, STOPPED, FAILED)
 
 # Stages whose table says of its cell whether it ran. That of evaluate holds other cells' rows.
-WITH_STATUS = ("sample", "bench", "profile")
+WITH_STATUS = ("sample", "bench", "profile", "counters", "timeline")
 # The rule that writes the files of cells that do not run, below FOLDER and else where the stage would.
 NOT_RUN, NOT_RUN_FOLDER = "not_run", "results/not_run"
 # The folder of a stage's files, and the wildcards that lie below it.
@@ -38,6 +38,8 @@ CELL_FOLDERS = {
     "samples": ("sample", ("model", "gpu", "variant", "solver")),
     "bench": ("bench", ("model", "gpu", "variant", "phase")),
     "profiles": ("profile", ("model", "gpu", "variant", "phase")),
+    "counters": ("counters", ("model", "gpu", "variant", "phase")),
+    "timelines": ("timeline", ("model", "gpu", "variant", "phase")),
     "quality": ("evaluate", ("model",)),
 }
 # States that SLURM has for a job that does not run yet, or any more; in every other one it runs.

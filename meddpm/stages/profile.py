@@ -1,68 +1,73 @@
-"""Profile one cell: never the timed run."""
+"""Profile one cell with torch.profiler: never the timed run."""
 
 from pathlib import Path
 
 import torch
 
-from meddpm import device, tables, variants
-from meddpm.config import GpuConfig, ModelConfig, ProfileConfig, TrainConfig, VariantConfig
+from meddpm import device, tables
+from meddpm.config import GpuConfig, ModelConfig, ProfileConfig
+from meddpm.files import write_json
 from meddpm.log import logger
-from meddpm.profiling import kineto, torch_profiler
-from meddpm.stages import network
+from meddpm.profiling import ceilings, derived, kineto, proof, torch_profiler, trace, work
+from meddpm.stages import measured_step
 from meddpm.stages.job import Job, folder, not_run
-from meddpm.status import OK, CannotRun
+from meddpm.status import FAILED, OK, CannotRun
 from meddpm.tables import Row
-from meddpm.training import step as training
 
-INPUT_SEED = 0
+CELL = ("model", "gpu", "variant", "phase")
 PROFILER = "torch"
+TABLES = ("kernels", "counters")
 
 
-def run(settings: str, target: Path | str, environment: Path | str, threads: int) -> None:
-    """Write the cell's rows of the kernel table to `target`; the trace, trace.json.gz, lies beside it."""
+def run(settings: str, outputs: dict[str, Path | str], environment: Path | str, threads: int) -> None:
+    """Write the cell's rows of the tables kernels and counters to `outputs`, by the table's name.
+
+    Beside them lie trace.json.gz, which Perfetto opens, and profile.json: flags in effect, marked ranges, notes.
+    """
     job = Job.parse("profile", settings)
     torch.set_num_threads(threads)
-    cell = {**job.cell("model", "gpu", "variant", "phase"), "profiler": PROFILER}
+    cell = job.cell(*CELL)
     environment_rows: list[Row] = []
     try:
-        trace = folder(target) / "trace.json.gz"
-        variant = job.get("variant_config", VariantConfig)
+        file = folder(outputs["kernels"]) / "trace.json.gz"
         with device.claimed(job.get("gpu_config", GpuConfig), cell["gpu"]) as where:
             environment_rows = [job.environment(where)]
-            with variants.applied(variant, where, cell["phase"] == "train") as applied, network.device_errors():
-                _profile(job, applied, trace)
-        known = {"environment": environment_rows[0]["environment"], "status": OK}
-        rows = [{**cell, **row, **known} for row in kineto.kernel_rows(trace)]
+            flags, limits = _profile(job, file, where)
+        seen = kineto.read(file)
+        kernels = trace.rows(seen)
+        contradiction = proof.contradiction(flags, kernels) if seen.on_gpu else None
+        if contradiction:
+            raise CannotRun(FAILED, contradiction)
+        write_json(file.with_name("profile.json"), {"flags": flags, **derived.record(seen)})
+        active = job.get("profile", ProfileConfig).active
+        operations = work.flop(job.get("model_config", ModelConfig), cell["phase"])
+        known = {**cell, "environment": environment_rows[0]["environment"], "status": OK}
+        rows = {
+            "kernels": [{"profiler": PROFILER, **row} for row in kernels],
+            "counters": derived.rows(seen, active, operations, limits),
+        }
+        rows = {table: [{**known, **row} for row in found] for table, found in rows.items()}
     except CannotRun as reason:
         logger.info("%s: %s", reason.status, reason.reason)
-        rows = [row | not_run(reason) for row in unmeasured(job)]
-    tables.write("kernels", rows, target)
+        rows = {table: [row | not_run(reason) for row in unmeasured(job, table)] for table in TABLES}
+    for table, found in rows.items():
+        tables.write(table, found, outputs[table])
     tables.write("environment", environment_rows, environment)
 
 
-def unmeasured(job: Job) -> list[Row]:
-    """The one row of a cell that was not profiled."""
-    return [{**job.cell("model", "gpu", "variant", "phase"), "profiler": PROFILER, "kernel": "", "category": ""}]
+def unmeasured(job: Job, table: str = "kernels") -> list[Row]:
+    """The row of `table` of a cell that was not profiled."""
+    empty = {
+        "kernels": {"profiler": PROFILER, "kernel": "", "category": ""},
+        "counters": {"scope": derived.TOTAL, "metric": "kernel time a step", "unit": "ms"},
+    }
+    return [{**job.cell(*CELL), **empty[table]}]
 
 
-def _profile(job: Job, applied: variants.Applied, trace: Path) -> None:
-    config, how = job.get("model_config", ModelConfig), job.get("profile", ProfileConfig)
-    generator = torch.Generator().manual_seed(INPUT_SEED)
-    image = applied.tensor(torch.randn((1, *config.shape), generator=generator))
-    condition = applied.tensor(torch.randn((1, len(config.condition_labels), *config.shape[1:]), generator=generator))
-    t = torch.zeros(1, dtype=torch.long, device=applied.device)
-    model = network.load(config, None)
-    if job.values["phase"] == "train":
-        training_step = training.Step(model.train(), config, TrainConfig(accumulation=1), applied)
-
-        def step() -> None:
-            training_step(lambda: (image, condition, t, image))
-    else:
-        net = applied.network(model)
-        inputs = torch.cat([image, condition], dim=1)
-
-        def step() -> None:
-            with torch.no_grad():
-                net(inputs, t)
-
-    torch_profiler.profile(step, how.warmup, how.active, trace, applied.device.type == "cuda")
+def _profile(job: Job, file: Path, where: torch.device) -> tuple[dict[str, object], dict[str, float]]:
+    """Trace the job's step to `file`; the flags in effect and the ceilings of the device."""
+    how = job.get("profile", ProfileConfig)
+    with measured_step.built(job, where) as step:
+        model = None if step.hidden else step.model
+        torch_profiler.profile(step.run, how.warmup, how.active, file, where.type == "cuda", ranges=model)
+    return step.flags, ceilings.measure(where)

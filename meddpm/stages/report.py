@@ -8,6 +8,8 @@ from meddpm.report.inputs import ReportInputs
 from meddpm.report.page import build
 from meddpm.stages.job import Job
 
+TABLES = ("timing", "kernels", "quality", "environment", "counters", "priorities", "claims")
+
 
 def run(
     settings: str,

@@ -47,6 +47,10 @@ def _check_names(study: Study) -> None:
                 f"gpus.{name}.device_name: {gpu.device_name} is no regular expression ({error}); right would be A100"
             ) from None
     _check_requests(study)
+    for section in ("counters", "timeline"):
+        for key in ("models", "variants"):
+            for name in getattr(getattr(study, section), key) or ():
+                known(f"{section}.{key}", name, getattr(study, key))
     if study.train.gpu:
         known("train.gpu", study.train.gpu, study.gpus)
     known("train.variant", study.train.variant, study.variants)

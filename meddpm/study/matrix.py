@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from meddpm.config import (
     ReportConfig,
     RequestConfig,
     SampleConfig,
+    SlowProfileConfig,
     SolverConfig,
     StudySelection,
     TrainConfig,
@@ -33,6 +35,8 @@ from meddpm.data.tasks import Goal
 from meddpm.model import presets
 
 TRAIN, RANDOM, SHIPPED = "train", "random", "shipped"
+# The stages whose jobs are the cells of the matrix; evaluate compares those of a model.
+CELL_STAGES = ("sample", "bench", "profile", "counters", "timeline", "evaluate")
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,8 @@ class Study:
     sample: SampleConfig
     bench: BenchConfig
     profile: ProfileConfig
+    counters: SlowProfileConfig
+    timeline: SlowProfileConfig
     evaluate: EvaluateConfig
     report: ReportConfig
     archive: ArchiveConfig
@@ -136,14 +142,25 @@ class Study:
         )
 
     def cells(self, stage: str) -> list[dict[str, str]]:
-        """The wildcards of every job of `stage` (sample, bench, profile, evaluate) in the matrix."""
+        """The wildcards of every job of `stage` (one of CELL_STAGES) in the matrix."""
         chosen = self.selection
-        phases = self.profile.phases if stage == "profile" else chosen.phases
+        phases = chosen.phases if stage == "bench" else self.profile.phases
         axes = {"model": chosen.models, "gpu": chosen.gpus, "variant": chosen.variants}
         axes |= {"solver": chosen.solvers} if stage == "sample" else {"phase": phases}
+        if stage in ("counters", "timeline"):
+            axes |= self._some(getattr(self, stage), axes)
         if stage == "evaluate":
             axes = {"model": chosen.models}
         return [dict(zip(axes, names, strict=True)) for names in itertools.product(*axes.values())]
+
+    def _some(self, of: SlowProfileConfig, axes: dict[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+        """What a slow profiler sees along each axis that it limits."""
+        if not of.enabled:
+            return {"model": ()}
+        limits = {"model": of.models, "variant": of.variants, "phase": of.phases}
+        return {
+            axis: [name for name in axes[axis] if name in names] for axis, names in limits.items() if names is not None
+        }
 
     def settings(self, stage: str, **cell: str) -> str:
         """What decides the result of one job of `stage`, with the digest of its code, as one JSON string.
@@ -180,7 +197,14 @@ class Study:
         return {"bench": self.bench, "baseline_config": self.variants[BASELINE], "solvers": solvers}
 
     def _profile_settings(self, **cell: str) -> dict[str, Any]:
-        return {"profile": self.profile}
+        # Which cells are profiled does not change what one of them gives.
+        return {"profile": dataclasses.replace(self.profile, phases=())}
+
+    def _counters_settings(self, **cell: str) -> dict[str, Any]:
+        return {**self._profile_settings(**cell), "limit_s": self.counters.limit_s}
+
+    def _timeline_settings(self, **cell: str) -> dict[str, Any]:
+        return {**self._profile_settings(**cell), "limit_s": self.timeline.limit_s}
 
     def _evaluate_settings(self, model: str) -> dict[str, Any]:
         every_step = (name for name in self.selection.solvers if self.solvers[name].kind == "ddpm")
@@ -191,6 +215,9 @@ class Study:
             # Pairs, not a mapping: the order matters, and the keys of a mapping are sorted.
             "tissues": tissues(self.datasets[self.models[model].dataset]),
         }
+
+    def _claims_settings(self) -> dict[str, Any]:
+        return {}
 
     def _report_settings(self) -> dict[str, Any]:
         return {"report": self.report}

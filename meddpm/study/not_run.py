@@ -8,7 +8,7 @@ from meddpm.config import ConfigError
 from meddpm.slurm import request
 from meddpm.slurm.site import Partition
 from meddpm.status import FAILED, UNAVAILABLE
-from meddpm.study.matrix import Study
+from meddpm.study.matrix import CELL_STAGES, Study
 from meddpm.validation import closest
 
 
@@ -66,7 +66,7 @@ def cells(
     another cluster, is taken as it is.
     """
     found = []
-    for stage in ("sample", "bench", "profile", "evaluate"):
+    for stage in CELL_STAGES:
         for wildcards in study.cells(stage):
             paths = list(files(stage, wildcards))
             reason = next((failed[path] for path in paths if path in failed), None)

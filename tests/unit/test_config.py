@@ -53,7 +53,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 def test_the_shipped_configurations_are_right(file: str) -> None:
     config = copy.deepcopy(CONFIG)
     for key, value in yaml.safe_load((ROOT / file).read_text(encoding="utf-8")).items():
-        config[key] = {**config[key], **value}
+        config[key] = {**config.get(key, {}), **value}
     loaded = study.load(config, ROOT)
     assert study.BASELINE in loaded.selection.variants
 

@@ -42,13 +42,13 @@ FLOORS = {
     2: ["study", "slurm", "runs", "variants", "fused"],
     3: ["sampling", "training"],
     4: ["profiling", "quality", "bench"],
-    5: ["report", "archive", "stages"],
+    5: ["report", "archive", "stages", "claims", "merging"],
     6: ["cli", "cli_data", "cli_model", "cli_slurm", "__main__"],
 }
 FLOOR = {name: floor for floor, names in FLOORS.items() for name in names}
 
 # Imported only where it is installed: a CUDA build of torch brings it.
-OPTIONAL = {"triton"}
+OPTIONAL = {"ncu_report", "triton"}
 
 
 def own_lines(lock: str) -> list[str]:

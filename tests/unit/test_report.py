@@ -379,7 +379,7 @@ def test_package_import_is_light():
     assert done.stdout.strip() == "set()"
 
 
-@pytest.mark.parametrize("name", ["timing", "quality", "kernels", "report"])
+@pytest.mark.parametrize("name", ["timing", "quality", "kernels", "counters", "priorities", "claims", "report"])
 def test_captions_are_one_sentence(name):
     text = (repository_root() / "captions" / f"{name}.rst").read_text(encoding="utf-8").strip()
     assert text.endswith(".")

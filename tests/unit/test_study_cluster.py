@@ -20,7 +20,7 @@ PATTERNS = {
     "train": ["train/{model}/{gpu}/{variant}/weights.safetensors"],
     "sample": [
         "samples/{model}/{gpu}/{variant}/{solver}/samples.csv",
-        "samples/{model}/{gpu}/{variant}/{solver}/e.csv",
+        "samples/{model}/{gpu}/{variant}/{solver}/environment.csv",
     ],
     "bench": ["bench/{model}/{gpu}/{variant}/{phase}/timing.csv"],
     "profile": ["profiles/{model}/{gpu}/{variant}/{phase}/kernels.csv"],
@@ -229,7 +229,6 @@ def test_failed_cells_are_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert {row["status"] for row in rows} == {"failed"}
         assert all(row["reason"].endswith("ended as TIMEOUT") for row in rows)
     assert len(tables.read("quality", found[3].files[0])) == len(loaded.cells("sample")), "no cell is missing"
-    Path(found[0].files[1]).rename(Path(found[0].files[1]).with_name("environment.csv"))
     assert drawn.read(found[0].files[0]).missing == {"status": "failed", "reason": "sample ended as TIMEOUT"}
 
 

@@ -5,11 +5,12 @@ import pytest
 from tests.workflow.conftest import Checkout
 
 SAMPLE = {"sample": 6, "environment_table": 1}
-QUALITY = {"evaluate": 1, "quality_table": 1}
+CLAIMS = {"claims": 1}
+QUALITY = {"evaluate": 1, "quality_table": 1} | CLAIMS
 PAGE = {"report": 1, "archive": 1}
-CONFIG = {"run_config": 1}
-BENCH = {"bench": 6, "timing_table": 1}
-PROFILE = {"profile": 3, "kernels_table": 1}
+CONFIG = {"run_config": 1} | CLAIMS
+BENCH = {"bench": 6, "timing_table": 1} | CLAIMS
+PROFILE = {"profile": 3, "kernels_table": 1, "counters_table": 1} | CLAIMS
 MEASURED = BENCH | PROFILE | {"environment_table": 1}
 
 EDITS = {
@@ -37,6 +38,13 @@ EDITS = {
         "\nNEW = 1\n\n\nclass ",
         {"train": 1} | SAMPLE | QUALITY | MEASURED | PAGE,
     ),
+    "a claim": ("meddpm/claims/claims.yaml", "bound: 5,", "bound: 5.0,", CLAIMS | PAGE),
+    "what is counted": (
+        "meddpm/profiling/counters.yaml",
+        "\n",
+        "\n# A word.\n",
+        PROFILE | {"environment_table": 1} | PAGE,
+    ),
     "the timing": ("meddpm/bench.py", "GIB = 2**30", "GIB = 2.0**30", BENCH | {"environment_table": 1} | PAGE),
     "a kernel category": (
         "meddpm/profiling/taxonomy.yaml",
@@ -52,8 +60,8 @@ EDITS = {
     ),
     "a metric": ("meddpm/quality/metrics.py", "import numpy", "NEW = 1\nimport numpy", QUALITY | PAGE),
     "a plot": ("meddpm/report/figures.py", "import math", "NEW = 1\nimport math", PAGE),
-    # Templates and style sheets belong to the package, and both pages are in it.
-    "the page's template": ("meddpm/report/page.html.j2", "<main", "<main ", PAGE | {"data_qc": 1}),
+    # Templates and style sheets belong to the package; both pages are in it, and the words that claims use.
+    "the page's template": ("meddpm/report/page.html.j2", "<main", "<main ", PAGE | CLAIMS | {"data_qc": 1}),
     "the page of the cases": ("meddpm/report/cases_page.py", "TIMES = ", "NEW = 1\nTIMES = ", {"data_qc": 1}),
     "the title of the report": ("tiny.yaml", "A tiny study", "A small study", CONFIG | PAGE),
     "a setting of the bench": (
@@ -74,7 +82,7 @@ EDITS = {
         "[fp32, tf32, bf16, channels_last]",
         CONFIG
         | {"bench": 2, "profile": 1, "sample": 2}
-        | {"timing_table": 1, "kernels_table": 1, "environment_table": 1}
+        | {"timing_table": 1, "kernels_table": 1, "counters_table": 1, "environment_table": 1}
         | QUALITY
         | PAGE,
     ),

@@ -115,7 +115,9 @@ def test_the_weights_are_kept_and_say_how_little_they_were_trained(study: Checko
 def test_the_archive_holds_tables_figures_configuration_and_environment(study: Checkout) -> None:
     with zipfile.ZipFile(study.root / "results/archive/tiny.zip") as archive:
         names = set(archive.namelist())
-    tables_there = {f"tables/{table}.csv" for table in ("timing", "kernels", "quality", "environment")}
+    tables_there = {
+        f"tables/{table}.csv" for table in ("timing", "kernels", "counters", "claims", "quality", "environment")
+    }
     assert tables_there | {"run_config.yaml", "report/index.html", "SHA256SUMS"} <= names
     assert any(name.startswith("figures/") and name.endswith(".svg") for name in names)
     assert not any(name.endswith(".nii.gz") for name in names)

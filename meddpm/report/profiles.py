@@ -1,0 +1,126 @@
+"""The words and cells of the page that tell where the time goes, and of the paper's claims: text, escaped later."""
+
+import re
+from typing import Any
+
+from meddpm.report import numbers, style
+from meddpm.report.rows import unique
+from meddpm.status import OK
+from meddpm.tables import Row
+
+IN_WORDS = {"sample": "sampling", "train": "training"}
+VERDICTS = ("reproduced", "not reproduced", "not tested")
+TOP = 5
+ADVICE = 220
+KERNEL = 90
+UTILISATION = re.compile(r"FLOP utilisation of the (.+) ceiling")
+# Columns of the table of figures: metric, heading, whether it is in percent.
+FIGURES = (
+    ("kernels a step", "Kernels a step", False),
+    ("idle share", "GPU idle", True),
+    ("share of layout conversions", "Layout conversions", True),
+    ("tensor-core share of convolution time", "Convolution time on tensor cores", True),
+)
+
+
+def claim_groups(claims: list[Row]) -> list[dict[str, Any]]:
+    """The claims by model and GPU, in the order of the table, with a count of the verdicts."""
+    grouped: dict[tuple[str, str], list[Row]] = {}
+    for row in claims:
+        grouped.setdefault((row["model"], row["gpu"]), []).append(row)
+    found = []
+    for (model, gpu), rows in grouped.items():
+        counts = [(sum(row["verdict"] == verdict for row in rows), verdict) for verdict in VERDICTS]
+        cells = [{**row, "lines": (row["measured"] or "").split(". ") if row["measured"] else []} for row in rows]
+        counted = numbers.listed([f"{count} {verdict}" for count, verdict in counts if count])
+        found.append({"model": model, "gpu": gpu, "counts": counted, "rows": cells})
+    return found
+
+
+def figure_rows(counters: list[Row]) -> list[dict[str, Any]]:
+    """The key figures of each cell on a GPU, a row a variant and phase; empty where no cell has one of them.
+
+    A cell without figures is a row with its status and reason.
+    """
+    found = []
+    for (model, gpu, variant, phase), rows in _by_cell(counters).items():
+        total = {
+            row["metric"]: row["value"]
+            for row in rows
+            if row["scope"] == "total" and row["status"] == OK and not numbers.missing(row["value"])
+        }
+        cells = [
+            (heading, numbers.percent(_part(total.get(metric))) if percent else _count(total.get(metric)))
+            for metric, heading, percent in FIGURES
+        ]
+        utilised = [(metric, match[1]) for metric in total if (match := UTILISATION.fullmatch(metric))]
+        share = numbers.percent(_part(total[utilised[0][0]])) if utilised else numbers.NOT_MEASURED
+        has_some = bool(utilised) or any(metric in total for metric, *_ in FIGURES)
+        lost = next((row for row in rows if row["status"] != OK), None)
+        if not has_some and lost is None:
+            continue  # operators of a CPU
+        found.append(
+            {
+                "where": f"{model} on {gpu}, {IN_WORDS[phase]}",
+                "variant": variant,
+                "figures": cells,
+                "utilisation": share,
+                "ceiling": f"of the {utilised[0][1]} ceiling" if utilised else "",
+                "ran": has_some,
+                "status": OK if has_some or lost is None else lost["status"],
+                "reason": None if has_some or lost is None else lost["reason"],
+            }
+        )
+    return found if any(row["ran"] for row in found) else []
+
+
+def priority_groups(priorities: list[Row]) -> list[dict[str, Any]]:
+    """What to fix first, the first few of each variant and phase."""
+    found = []
+    for (model, gpu, variant, phase), rows in _by_cell(priorities).items():
+        ranked = sorted((row for row in rows if row["status"] == OK), key=lambda row: row["rank"] or 0)
+        cells = [
+            {
+                **row,
+                "short": style.shortened(row["kernel"], KERNEL),
+                "share": numbers.percent(row["share"]),
+                "score": numbers.percent(_part(row["score_pct"])),
+                "advice": one_sentence(row["advice"] or ""),
+            }
+            for row in ranked[:TOP]
+        ]
+        if cells:
+            where = f"{model} on {gpu}, {IN_WORDS[phase]}"
+            found.append({"where": where, "variant": variant, "rows": cells, "more": len(ranked) - len(cells)})
+    return found
+
+
+def not_counted(priorities: list[Row]) -> list[str]:
+    """The cells that have no advice, by the reason: a text each."""
+    causes: dict[str, list[str]] = {}
+    for row in priorities:
+        if row["status"] != OK:
+            cause = f"{row['status']}: {row['reason']}" if row["reason"] else row["status"]
+            causes.setdefault(cause, []).append(f"{row['variant']} {IN_WORDS[row['phase']]}")
+    return [f"{numbers.listed(unique(cells))} ({cause})" for cause, cells in causes.items()]
+
+
+def one_sentence(advice: str) -> str:
+    """The first sentence, cut after a number of letters; a point within a number or a name ends none."""
+    text = " ".join(advice.split())
+    return style.shortened(re.split(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+(?=[A-Z@])", text, maxsplit=1)[0], ADVICE)
+
+
+def _by_cell(rows: list[Row]) -> dict[tuple[str, str, str, str], list[Row]]:
+    cells: dict[tuple[str, str, str, str], list[Row]] = {}
+    for row in rows:
+        cells.setdefault((row["model"], row["gpu"], row["variant"], row["phase"]), []).append(row)
+    return cells
+
+
+def _part(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100
+
+
+def _count(value: float | None) -> str:
+    return numbers.NOT_MEASURED if value is None else f"{value:,.0f}"

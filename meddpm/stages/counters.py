@@ -1,0 +1,165 @@
+"""Count what the kernels of one cell do, with Nsight Compute: never the timed run."""
+
+import gc
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from meddpm import device, tables
+from meddpm.config import GpuConfig, ProfileConfig, VariantConfig
+from meddpm.log import logger
+from meddpm.profiling import counters, kineto, ncu, ncu_files, priorities, proof, torch_profiler, trace
+from meddpm.profiling.counters import Counted
+from meddpm.profiling.operators import PREFIX, Operators, longest
+from meddpm.stages import measured_step
+from meddpm.stages.job import Job, folder, not_run
+from meddpm.stages.marking import marked
+from meddpm.status import FAILED, OK, UNSUPPORTED, CannotRun
+from meddpm.tables import Row
+
+CELL = ("model", "gpu", "variant", "phase")
+PROFILER = "ncu"
+TABLES = ("counters", "kernels", "priorities")
+# Operators are counted, those of the most kernel time first, until they have this share of it: the many small ones
+# would take the profiler most of its time.
+COVERED = 0.99
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The operators that stand for a step: how each is called again, how often it was called, what it is.
+
+    `left_out` is the share of the step's kernel time, 0 to 1, that is in none of them.
+    """
+
+    described: dict[str, dict[str, Any]]
+    calls: dict[str, int]
+    kinds: dict[str, str]
+    left_out: float
+
+
+def run(settings: str, outputs: dict[str, Path | str], environment: Path | str, threads: int) -> None:
+    """Write the cell's rows of the tables counters, kernels and priorities to `outputs`, by the table's name.
+
+    Beside them lie raw.csv.gz and advice.csv.gz, what Nsight Compute printed.
+    """
+    job = Job.parse("counters", settings)
+    torch.set_num_threads(threads)
+    cell = job.cell(*CELL)
+    environment_rows: list[Row] = []
+    try:
+        with device.claimed(job.get("gpu_config", GpuConfig), cell["gpu"]) as where:
+            if where.type != "cuda":
+                raise CannotRun(UNSUPPORTED, "counters are those of a CUDA GPU; this is a CPU")
+            ncu.program()  # before the minute that it takes to choose operators
+            environment_rows = [job.environment(where)]
+            counted, note = _count(job, where, folder(outputs["counters"]), threads)
+        known = {**cell, "environment": environment_rows[0]["environment"], "status": OK, "reason": note}
+        rows = {
+            "counters": counters.rows(counted),
+            "kernels": [{"profiler": PROFILER, **row} for row in trace.rows(_as_trace(counted))],
+            "priorities": priorities.rows(counted),
+        }
+        rows = {table: [{**known, **row} for row in found] for table, found in rows.items()}
+    except CannotRun as reason:
+        logger.info("%s: %s", reason.status, reason.reason)
+        rows = {table: [row | not_run(reason) for row in unmeasured(job, table)] for table in TABLES}
+    for table, found in rows.items():
+        tables.write(table, found, outputs[table])
+    tables.write("environment", environment_rows, environment)
+
+
+def unmeasured(job: Job, table: str) -> list[Row]:
+    """The row of `table` of a cell that was not counted."""
+    empty = {
+        "counters": {"scope": counters.TOTAL, "metric": "kernel time", "unit": "ns"},
+        "kernels": {"profiler": PROFILER, "kernel": "", "category": ""},
+        "priorities": {"kernel": "", "category": "", "rule": "", "scope": ""},
+    }
+    return [{**job.cell(*CELL), **empty[table]}]
+
+
+def every_kernel(variant: VariantConfig) -> bool:
+    """Whether all kernels of a step have to be counted, because operators of PyTorch do not launch them.
+
+    A compiler or a CUDA graph does.
+    """
+    return variant.compile != "none" or variant.cuda_graph
+
+
+def _count(job: Job, where: torch.device, target: Path, threads: int) -> tuple[list[Counted], str]:
+    """What was counted, and a note on the way."""
+    chosen = None if every_kernel(job.get("variant_config", VariantConfig)) else chosen_operators(job, where)
+    raw, advice = target / "raw.csv.gz", target / "advice.csv.gz"
+    with marked(job, chosen and chosen.described, threads) as program:
+        wanted, sections = counters.metrics(), counters.sections()
+        ncu.run(program.command, raw, advice, wanted, sections, job.values["limit_s"], program.environment)
+        flags = program.said()["flags"]
+    launches = _with_advice(ncu_files.read_launches(raw), ncu_files.read_launches(advice))
+    if chosen is None:
+        counted, note = [Counted(launch) for launch in launches], f"all {len(launches)} launches were counted"
+    else:
+        counted = [Counted(each, chosen.calls[each.range], chosen.kinds[each.range]) for each in launches]
+        note = (
+            f"{len(counted)} launches were counted, each operator and shape once, and stand for "
+            f"{sum(each.calls for each in counted)}; {100 * chosen.left_out:.1f} % of the kernel time was left out"
+        )
+    contradiction = proof.contradiction(flags, trace.rows(_as_trace(counted)))
+    if contradiction:
+        raise CannotRun(FAILED, contradiction)
+    return counted, note
+
+
+def chosen_operators(job: Job, where: torch.device) -> Chosen:
+    """The operators that have most of the step's kernel time, told from a trace of one step on the device."""
+    with tempfile.TemporaryDirectory() as temporary:
+        file = Path(temporary) / "trace.json.gz"
+        operators = _traced(job, where, file)
+        found = kineto.read(file)
+    # Nsight Compute gets the GPU's memory.
+    gc.collect()
+    torch.cuda.empty_cache()
+    times = {each.name: each.time_ms for each in found.ranges if each.name.startswith(PREFIX)}
+    if not any(times.values()):
+        raise CannotRun(FAILED, "the trace of a step has no kernels below its operators")
+    names = longest(times, COVERED)
+    every = sum(kernel.time_ms for kernel in found.kernels)
+    return Chosen(
+        {name: operators.described[name] for name in names},
+        {name: operators.calls[name] for name in names},
+        {name: operators.kinds[name] for name in names},
+        1 - sum(times[name] for name in names) / every,
+    )
+
+
+def _traced(job: Job, where: torch.device, file: Path) -> Operators:
+    """The operators of one step, each a marked range in the trace `file` that is written."""
+    seen: list[Operators] = []
+    with measured_step.built(job, where) as step:
+
+        def noted() -> None:
+            with Operators(torch.profiler.record_function) as operators:
+                step.run()
+            seen[:] = [operators]
+
+        torch_profiler.profile(noted, job.get("profile", ProfileConfig).warmup, 1, file, where.type == "cuda")
+    return seen[0]
+
+
+def _with_advice(launches: list[ncu_files.Launch], advised: list[ncu_files.Launch]) -> list[ncu_files.Launch]:
+    rules = {launch.number: launch.rules for launch in advised}
+    return [replace(launch, rules=rules.get(launch.number, ())) for launch in launches]
+
+
+def _as_trace(counted: list[Counted]) -> trace.Trace:
+    """The kernels with the times that Nsight Compute measured, scaled to all launches."""
+    found: dict[tuple[str, str | None], tuple[int, float]] = {}
+    for each in counted:
+        calls, time = found.get((each.launch.kernel, each.launch.launch), (0, 0.0))
+        time += counters.time_ns([each]) / 1e6
+        found[each.launch.kernel, each.launch.launch] = (calls + each.calls, time)
+    kernels = [trace.Kernel(name, launch, calls, time) for (name, launch), (calls, time) in found.items()]
+    return trace.Trace(PROFILER, tuple(sorted(kernels, key=lambda kernel: -kernel.time_ms)), on_gpu=True)

@@ -1,0 +1,153 @@
+"""The page's sections on the claims and on where the time goes."""
+
+import dataclasses
+
+import pytest
+from matplotlib.figure import Figure
+
+from meddpm import tables
+from meddpm.claims import rules, verdicts
+from meddpm.report import profiles, slices, style
+from meddpm.report.inputs import ReportInputs
+from tests.unit import claims_fixture
+from tests.unit.claims_fixture import GPU, MODEL
+from tests.unit.report_fixture import Run, write_run
+from tests.unit.test_report import build
+
+HOSTILE = "<script>alert(1)</script>\"'{{7*7}}"
+CELL = {"model": MODEL, "gpu": GPU, "phase": "sample"}
+
+
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch):
+    """Figures take most of the time, and are not looked at here."""
+
+    def save(figure: object, directory, *name: str):
+        directory.mkdir(parents=True, exist_ok=True)
+        paths = tuple(directory / f"{'_'.join(name)}.{kind}" for kind in ("svg", "png"))
+        for path in paths:
+            path.touch()
+        return paths
+
+    monkeypatch.setattr(style, "save", save)
+    monkeypatch.setattr(slices, "draw", lambda grid: Figure())
+
+
+def advice(variant: str, rank: int, **changes: object) -> tables.Row:
+    row = {"variant": variant, "rank": rank, "kernel": f"kernel_{rank}", "category": "elementwise", "rule": "Occupancy"}
+    row |= {"scope": "local", "share": 0.3, "speedup_pct": 40.0, "score_pct": 12.0, "environment": "n1", "status": "ok"}
+    return {**CELL, **row, "advice": f"Rank {rank} is slow, e.g. by 2.5 cycles. It says more.", **changes}
+
+
+def written(root, claims=None, counters=None, priorities=None) -> ReportInputs:
+    inputs = write_run(root, Run(models=(MODEL,), gpus=(GPU,), capability="9.0", device_name=claims_fixture.DEVICE))
+    folder = inputs.timing.parent
+    paths = {}
+    for name, rows in (("claims", claims), ("counters", counters), ("priorities", priorities)):
+        paths[name] = folder / f"{name}.csv"
+        tables.write(name, rows or [], paths[name])
+    return dataclasses.replace(inputs, **paths)
+
+
+def decided() -> list[tables.Row]:
+    return verdicts.rows(rules.load(), claims_fixture.tables(), claims_fixture.config("random"))
+
+
+def test_each_claim_has_its_verdict_as_a_word_and_a_colour(tmp_path):
+    page = build(tmp_path, written(tmp_path, claims=decided()))
+    section = page.section("claims")
+    assert section.count('<th scope="row">') == 11
+    assert section.count('class="pill reproduced">reproduced<') == 6
+    assert section.count('class="pill not-reproduced">not reproduced<') == 3
+    assert section.count('class="pill not-tested">not tested<') == 2
+    assert "6 reproduced, 3 not reproduced and 2 not tested" in section
+    assert "the claim is of an A100; this is NVIDIA H200" in section
+    assert ".pill.not-reproduced {" in page.source
+    assert '<a href="../tables/claims.csv">' in page.source
+    assert '<a href="#claims">' in page.source
+
+
+def test_two_gpus_have_a_table_each(tmp_path):
+    other = [{**row, "gpu": "a100"} for row in decided()]
+    section = build(tmp_path, written(tmp_path, claims=decided() + other)).section("claims")
+    assert section.count("<table") == 2
+
+
+def test_key_figures_are_a_row_a_variant(tmp_path):
+    counters = [row for row in claims_fixture.tables()["counters"] if row["phase"] == "sample"]
+    counters.append(
+        {**CELL, "variant": "fp16", "scope": "total", "metric": "", "unit": "", "status": "failed", "reason": "gone"}
+    )
+    section = build(tmp_path, written(tmp_path, counters=counters)).section("first")
+    (row,) = [row for row in profiles.figure_rows(counters) if row["variant"] == "tf32"]
+    shown = {heading: text.replace("\N{NO-BREAK SPACE}", " ") for heading, text in row["figures"]}
+    assert shown == {"Kernels a step": "572", "GPU idle": "8.0 %", "Layout conversions": "8.0 %",
+                     "Convolution time on tensor cores": "99 %"}  # fmt: skip
+    assert (row["utilisation"], row["ceiling"]) == ("56\N{NO-BREAK SPACE}%", "of the tf32 ceiling")
+    assert section.count('<th scope="row">') == 5
+    assert section.count('<tr class="absent">') == 1
+    assert "gone" in section
+
+
+def test_operators_of_a_cpu_have_no_section(tmp_path):
+    row = {**CELL, "variant": "fp32", "scope": "total", "unit": "operator", "environment": "c", "status": "ok"}
+    counters = [{**row, "metric": "operators a step", "value": 900.0}]
+    page = build(tmp_path, written(tmp_path, counters=counters))
+    assert 'id="first"' not in page.source
+    assert 'id="claims"' not in page.source
+
+
+def test_the_first_five_of_each_variant_in_a_sentence(tmp_path):
+    rows = [advice("tf32", rank) for rank in (7, 6, 5, 4, 3, 2, 1)] + [advice("fp32", 1)]
+    rows.append({**advice("fp16", 1), "rank": None, "status": "failed", "reason": "no kernel"})
+    section = build(tmp_path, written(tmp_path, priorities=rows)).section("first")
+    assert section.count("<details") == 2
+    assert [f"kernel_<wbr>{rank}<" in section for rank in (1, 5, 6)] == [True, True, False]
+    assert section.index("kernel_<wbr>1<") < section.index("kernel_<wbr>2<")
+    assert "2 more in priorities.csv" in section
+    assert "Rank 1 is slow, e.g. by 2.5 cycles.<" in section
+    assert "It says more" not in section
+    assert "No advice for fp16 sampling (failed: no kernel)." in section
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("One. Two.", "One."),
+        ("No stop at all", "No stop at all"),
+        ("By 12.5 %, i.e. Half of it. Next.", "By 12.5 %, i.e. Half of it."),
+        ("  Two\n lines.  See @url. ", "Two lines."),
+        ("", ""),
+    ],
+)
+def test_advice_is_cut_to_a_sentence(text, sentence):
+    assert profiles.one_sentence(text) == sentence
+    assert len(profiles.one_sentence(text * 100)) <= profiles.ADVICE
+
+
+def test_text_from_files_is_escaped(tmp_path):
+    claims = [
+        {
+            **decided()[0],
+            **dict.fromkeys(("statement", "source", "measured", "threshold", "evidence", "reason"), HOSTILE),
+        }
+    ]
+    priorities = [advice("tf32", 1, kernel=HOSTILE, category=HOSTILE, rule=HOSTILE, scope=HOSTILE, advice=HOSTILE)]
+    priorities.append({**advice("fp16", 1), "status": "failed", "reason": HOSTILE})
+    counters = claims_fixture.tables()["counters"]
+    for row in counters:
+        row["variant"] = HOSTILE
+        row["metric"] = row["metric"].replace("the tf32 ceiling", f"the {HOSTILE} ceiling")
+    page = build(tmp_path, written(tmp_path, claims, counters, priorities))
+    assert "script" not in {tag for tag, _ in page.tags}
+    assert "<script" not in page.source
+    assert page.source.count("&lt;script&gt;") >= 12
+    assert "{{7*7}}" in page.text
+
+
+def test_a_page_without_these_tables_is_as_before(tmp_path):
+    inputs = write_run(tmp_path)
+    assert (inputs.claims, inputs.counters, inputs.priorities) == (None, None, None)
+    page = build(tmp_path, inputs)
+    assert "What the paper claims" not in page.source
+    assert "claims.csv" not in page.source
