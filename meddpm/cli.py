@@ -87,7 +87,8 @@ def kernels(
     Files of torch.profiler, Nsight Compute and Nsight Systems; docs/profiling.md says how to make them.
     """
     from meddpm.log import show_progress
-    from meddpm.profiling import kernel_csv, reading
+    from meddpm.profiling import kernel_csv
+    from meddpm.profiling.readers import reading
     from meddpm.report.kernel_table import print_files
     from meddpm.words import printable
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from meddpm.profiling.ncu_files import Launch
+from meddpm.profiling.readers.ncu_files import Launch
 from meddpm.profiling.taxonomy import classify
 from meddpm.tables import Row
 

@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from meddpm.profiling.demangle import demangle
+from meddpm.profiling.readers.demangle import demangle
 from meddpm.profiling.taxonomy import ANONYMOUS, DESCRIPTOR
 
 # Functions so named say nothing without the namespace or class around them.

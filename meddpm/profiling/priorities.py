@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from meddpm.profiling.counters import TIME, Counted, time_ns
-from meddpm.profiling.ncu_files import Rule
+from meddpm.profiling.readers.ncu_files import Rule
 from meddpm.profiling.taxonomy import classify
 from meddpm.tables import Row
 

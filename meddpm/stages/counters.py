@@ -11,9 +11,11 @@ import torch
 from meddpm import device, tables
 from meddpm.config import GpuConfig, ProfileConfig, VariantConfig
 from meddpm.log import logger
-from meddpm.profiling import counters, kineto, ncu, ncu_files, priorities, proof, torch_profiler, trace
+from meddpm.profiling import counters, priorities, proof, trace
 from meddpm.profiling.counters import Counted
-from meddpm.profiling.operators import PREFIX, Operators, longest
+from meddpm.profiling.readers import kineto, ncu_files
+from meddpm.profiling.tools import ncu, torch_profiler
+from meddpm.profiling.tools.operators import PREFIX, Operators, longest
 from meddpm.stages import measured_step
 from meddpm.stages.job import Job, folder, not_run
 from meddpm.stages.marking import marked

@@ -2,8 +2,8 @@
 
 JOB is a file with the stage and the settings of a job, and `operators`. Where that is null, the whole step of the job
 lies in one range that cudaProfilerStart and cudaProfilerStop mark; else each of these operators, called by itself (see
-meddpm.profiling.operators), in a range of its own, with an NVTX range of its name. ANSWER is written: JSON, the flags
-in effect, or the status and reason where the job cannot run.
+meddpm.profiling.tools.operators), in a range of its own, with an NVTX range of its name. ANSWER is written: JSON, the
+flags in effect, or the status and reason where the job cannot run.
 """
 
 import json
@@ -18,7 +18,7 @@ import torch
 from meddpm import variants
 from meddpm.config import ProfileConfig, VariantConfig
 from meddpm.files import write_json
-from meddpm.profiling.operators import again
+from meddpm.profiling.tools.operators import again
 from meddpm.stages import measured_step, network
 from meddpm.stages.job import Job
 from meddpm.status import CannotRun

@@ -8,7 +8,9 @@ from meddpm import device, tables
 from meddpm.config import GpuConfig, ModelConfig, ProfileConfig
 from meddpm.files import write_json
 from meddpm.log import logger
-from meddpm.profiling import ceilings, derived, kineto, proof, torch_profiler, trace, work
+from meddpm.profiling import ceilings, derived, proof, trace, work
+from meddpm.profiling.readers import kineto
+from meddpm.profiling.tools import torch_profiler
 from meddpm.stages import measured_step
 from meddpm.stages.job import Job, folder, not_run
 from meddpm.status import FAILED, OK, CannotRun

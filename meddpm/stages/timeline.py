@@ -9,7 +9,8 @@ from meddpm import device, tables
 from meddpm.config import GpuConfig
 from meddpm.files import replacing
 from meddpm.log import logger
-from meddpm.profiling import nsys, proof, trace
+from meddpm.profiling import proof, trace
+from meddpm.profiling.tools import nsys
 from meddpm.stages.job import Job, folder, not_run
 from meddpm.stages.marking import marked
 from meddpm.status import FAILED, OK, UNSUPPORTED, CannotRun

@@ -15,7 +15,9 @@ import yaml  # noqa: E402
 from meddpm import study, tables, variants  # noqa: E402
 from meddpm.config import VariantConfig, repository_root  # noqa: E402
 from meddpm.model import build_model, presets, weights  # noqa: E402
-from meddpm.profiling import kineto, torch_profiler, trace  # noqa: E402
+from meddpm.profiling import trace  # noqa: E402
+from meddpm.profiling.readers import kineto  # noqa: E402
+from meddpm.profiling.tools import torch_profiler  # noqa: E402
 from meddpm.stages import bench  # noqa: E402
 from meddpm.training.loop import train  # noqa: E402
 from tests.unit.training_fixture import FULL, copied, fresh, stopped, timeless, trained  # noqa: E402

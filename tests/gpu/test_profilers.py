@@ -17,7 +17,9 @@ import yaml  # noqa: E402
 
 from meddpm import study, tables  # noqa: E402
 from meddpm.config import repository_root  # noqa: E402
-from meddpm.profiling import ceilings, counters, kineto, ncu  # noqa: E402
+from meddpm.profiling import ceilings, counters  # noqa: E402
+from meddpm.profiling.readers import kineto  # noqa: E402
+from meddpm.profiling.tools import ncu  # noqa: E402
 from meddpm.stages import counters as counters_stage  # noqa: E402
 from meddpm.stages import profile  # noqa: E402
 

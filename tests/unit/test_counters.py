@@ -4,7 +4,7 @@ import pytest
 
 from meddpm.profiling import counters, priorities
 from meddpm.profiling.counters import Counted, Counter
-from meddpm.profiling.ncu_files import Launch, Rule
+from meddpm.profiling.readers.ncu_files import Launch, Rule
 
 CONVOLUTION = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_execute_kernel"
 NORM = "void at::native::(anonymous namespace)::RowwiseMomentsCUDAKernel<float>(long, float, float const*, float*)"

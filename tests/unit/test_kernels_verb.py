@@ -18,8 +18,9 @@ from typer.testing import CliRunner, Result
 
 from meddpm.cli import app
 from meddpm.config import UserError, repository_root
-from meddpm.profiling import comparing, kernel_csv, kineto, ncu_files, nsys_file, reading
+from meddpm.profiling import comparing, kernel_csv
 from meddpm.profiling.names import family, short
+from meddpm.profiling.readers import kineto, ncu_files, nsys_file, reading
 from meddpm.profiling.taxonomy import taxonomy
 from meddpm.profiling.trace import Kernel, MarkedRange, Occupied, Trace
 from meddpm.report.kernel_table import print_files
@@ -149,15 +150,15 @@ def test_a_report_of_ncu_goes_to_its_reader(tmp_path, monkeypatch):
     ("name", "content", "said"),
     [
         ("r.nsys-rep", b"\0\1\2\3", "right would be its SQLite export: nsys export --type sqlite r.nsys-rep"),
-        ("r.qdrep.gz", gzip.compress(b"\0\1\2\3"), "nsys export --type sqlite r.qdrep"),
+        ("r.qdrep.gz", gzip.compress(b"\0\1\2\3", mtime=0), "nsys export --type sqlite r.qdrep"),
         ("t.json", b"", "the file is empty"),
-        ("t.json.gz", gzip.compress(b""), "the file is empty"),
+        ("t.json.gz", gzip.compress(b"", mtime=0), "the file is empty"),
         ("t.json", b"\n \n", "is empty"),
-        ("t.json.gz", gzip.compress(b'{"traceEvents": []}' * 99)[:30], "truncated"),
+        ("t.json.gz", gzip.compress(b'{"traceEvents": []}' * 99, mtime=0)[:30], "truncated"),
         ("t.json", b'{"traceEvents": [{"ph"', "truncated"),
         ("t.json", b'{"a": 1}', "no traceEvents"),
         ("t.zip", b"PK\x03\x04rest", "packed as ZIP; unpack it"),
-        ("t.json.gz", gzip.compress(gzip.compress(b"{}")), "packed as gzip (twice); unpack it"),
+        ("t.json.gz", gzip.compress(gzip.compress(b"{}", mtime=0), mtime=0), "packed as gzip (twice); unpack it"),
         ("notes.txt", b"what I saw\n", "no file of a profiler that is known; right would be a trace of torch.profiler"),
         ("core", b"\x7fELF\0\0", "no file of a profiler that is known"),
         ("x.csv", b"==PROF== Connected\n==ERROR== it broke\n", "Nsight Compute said: it broke"),

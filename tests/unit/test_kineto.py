@@ -13,7 +13,8 @@ import pytest
 
 from meddpm import tables
 from meddpm.config import UserError
-from meddpm.profiling import chrome_trace, kineto, trace
+from meddpm.profiling import trace
+from meddpm.profiling.readers import chrome_trace, kineto
 from meddpm.profiling.taxonomy import OTHER
 from meddpm.profiling.trace import Kernel, MarkedRange, Occupied, Trace
 
@@ -635,7 +636,7 @@ def test_real_trace_has_launches() -> None:
 @pytest.mark.parametrize(("warmup", "active"), [(0, 1), (2, 3)])
 def test_a_trace_holds_the_active_calls_alone(tmp_path: Path, warmup: int, active: int) -> None:
     torch = pytest.importorskip("torch")
-    from meddpm.profiling.torch_profiler import profile
+    from meddpm.profiling.tools.torch_profiler import profile
 
     calls = []
     values = torch.ones(64)
@@ -660,7 +661,7 @@ def test_a_trace_holds_the_active_calls_alone(tmp_path: Path, warmup: int, activ
 
 def test_a_step_that_fails_leaves_no_trace(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from meddpm.profiling.torch_profiler import profile
+    from meddpm.profiling.tools.torch_profiler import profile
 
     def step() -> None:
         raise RuntimeError("out of memory")
@@ -672,7 +673,7 @@ def test_a_step_that_fails_leaves_no_trace(tmp_path: Path) -> None:
 
 def test_a_profile_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from meddpm.profiling.torch_profiler import profile
+    from meddpm.profiling.tools.torch_profiler import profile
 
     with pytest.raises(ValueError, match="active must be 1 or more"):
         profile(lambda: None, 1, 0, tmp_path / "trace.json.gz", cuda=False)
@@ -696,7 +697,7 @@ def hooks(network: "UNet") -> int:
 
 def test_the_parts_of_the_network_are_marked(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from meddpm.profiling.torch_profiler import profile
+    from meddpm.profiling.tools.torch_profiler import profile
 
     network = small_unet().eval()
     x, t = torch.zeros(1, 3, 4, 4, 4), torch.zeros(1, dtype=torch.long)
@@ -740,7 +741,7 @@ def test_the_parts_of_the_network_are_marked(tmp_path: Path) -> None:
 
 def test_marks_are_removed_where_the_network_fails(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from meddpm.profiling.torch_profiler import profile
+    from meddpm.profiling.tools.torch_profiler import profile
 
     network = small_unet()
     network.middle_block[1].register_forward_pre_hook(lambda *_: 1 / 0)

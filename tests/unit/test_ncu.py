@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from meddpm.profiling import ncu
+from meddpm.profiling.tools import ncu
 from meddpm.status import FAILED, UNAVAILABLE, CannotRun
 
 METRICS = ["gpu__time_duration.sum", "sm__cycles_active.sum", "sm__new_counter.sum", "launch__block_size"]

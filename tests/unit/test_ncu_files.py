@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import pytest
 
 from meddpm.config import UserError
-from meddpm.profiling import demangle as demangling
-from meddpm.profiling.demangle import demangle
-from meddpm.profiling.ncu_files import Launch, base_unit, duration_ms, launch_text, read, read_launches
+from meddpm.profiling.readers import demangle as demangling
+from meddpm.profiling.readers.demangle import demangle
+from meddpm.profiling.readers.ncu_files import Launch, base_unit, duration_ms, launch_text, read, read_launches
 from tests.unit.files_fixture import one_line, shared
 
 HEAD = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size"]
@@ -479,7 +479,7 @@ NO_PERMISSION = (
         (quoted(["Kernel Name", "Invocations", "Metric Name", "Minimum"], ["stir", "4", TIME, "1"]), ["summary"]),
         (b"SQLite format 3\0" + bytes(90), ["SQLite"]),
         (b"\x7fELF\0\0\0", ["neither a report"]),
-        (gzip.compress(b"x" * 5000)[:-12], ["truncated"]),
+        (gzip.compress(b"x" * 5000, mtime=0)[:-12], ["truncated"]),
         (b"\x1f\x8b\x08\0no gzip at all", ["cannot be unpacked"]),
     ],
 )
@@ -677,7 +677,7 @@ def test_the_real_package_refuses_what_is_no_report(tmp_path: Path) -> None:
 
 def test_readers_load_nothing_heavy() -> None:
     names = ("ncu_files", "ncu_csv", "ncu_report_file")
-    code = "; ".join(f"import meddpm.profiling.{name}" for name in names)
+    code = "; ".join(f"import meddpm.profiling.readers.{name}" for name in names)
     code += "; import sys; print(sorted({'torch', 'ncu_report'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from meddpm.config import UserError
-from meddpm.profiling import nsys, nsys_file, tool
+from meddpm.profiling.readers import nsys_file
+from meddpm.profiling.tools import nsys, tool
 from meddpm.profiling.trace import Kernel, MarkedRange, Trace
 from meddpm.status import FAILED, UNAVAILABLE, CannotRun
 from tests.unit.files_fixture import one_line, shared
@@ -703,7 +704,7 @@ def test_what_a_tool_leaves_running_is_ended_at_once(fake) -> None:
 def test_an_interrupted_run_ends_what_it_started(fake, tmp_path: Path) -> None:
     folder = fake()
     code = (
-        "import signal, sys; from meddpm.profiling import nsys\n"
+        "import signal, sys; from meddpm.profiling.tools import nsys\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\n"
         f"nsys.run(['sh', '-c', 'touch {tmp_path}/begun; sleep 60'], {str(folder / 'run.sqlite')!r}, 60)"
     )

@@ -11,7 +11,7 @@ import torch
 from meddpm import variants
 from meddpm.config import TrainConfig, VariantConfig
 from meddpm.model import build_model, presets
-from meddpm.profiling.operators import Operators, again, longest
+from meddpm.profiling.tools.operators import Operators, again, longest
 from meddpm.training.step import Step
 
 

@@ -305,7 +305,7 @@ def test_bootstrap_refuses_values_that_are_not_finite() -> None:
 
 def test_the_packages_import_no_heavy_library() -> None:
     heavy = {"numpy", "scipy", "skimage", "torch"}
-    code = f"import sys, meddpm.quality, meddpm.profiling.kineto; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, meddpm.quality, meddpm.profiling.readers.kineto; print(sorted({heavy} & set(sys.modules)))"
     root = Path(__file__).parents[2]
     result = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

@@ -15,7 +15,9 @@ import yaml
 
 from meddpm import device, study, tables
 from meddpm.config import ConfigError, GpuConfig, repository_root
-from meddpm.profiling import kineto, ncu, nsys, work
+from meddpm.profiling import work
+from meddpm.profiling.readers import kineto
+from meddpm.profiling.tools import ncu, nsys
 from meddpm.profiling.trace import Kernel, MarkedRange, Trace
 from meddpm.stages import counters, job, not_run, profile, timeline
 from meddpm.stages.marking import Program

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from meddpm.config import UserError
-from meddpm.profiling import chrome_trace, kineto_ranges
+from meddpm.profiling.readers import chrome_trace, kineto_ranges
 from meddpm.profiling.trace import Kernel, Occupied, Trace, occupied
 
 # What an event is, by its category in lower case. PyTorch before 1.11 wrote Kernel, Memcpy, Memset, Operator, Runtime.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from meddpm.files import replacing
 from meddpm.log import logger
-from meddpm.profiling import tool
+from meddpm.profiling.tools import tool
 from meddpm.status import UNAVAILABLE, CannotRun
 from meddpm.words import printable
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from meddpm.config import UserError
-from meddpm.profiling.ncu_files import (
+from meddpm.profiling.readers.ncu_files import (
     BLOCK,
     DEVICE,
     GRID,

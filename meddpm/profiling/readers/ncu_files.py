@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from meddpm.config import UserError
-from meddpm.profiling.demangle import demangle
+from meddpm.profiling.readers.demangle import demangle
 from meddpm.profiling.trace import Kernel, Trace
 from meddpm.words import one_line, printable
 
@@ -152,7 +152,7 @@ def duration_ms(launch: Launch) -> float | None:
 def _launches(path: Path, wanted: frozenset[str] | None, notes: list[str]) -> Iterator[Launch]:
     """The launches of a file with the metrics that are `wanted` (None: all); words for the reader go to `notes`."""
     # Both readers build on this module.
-    from meddpm.profiling import ncu_csv, ncu_report_file
+    from meddpm.profiling.readers import ncu_csv, ncu_report_file
 
     with reading(path), opened(path) as stream:
         head = stream.read(4096)

@@ -28,7 +28,7 @@ def profile(
     """Call `step` `warmup` + `active` times and write a trace of the last `active` calls to `trace` (.json.gz).
 
     Each traced call is marked ProfilerStep#N. The file is a gzipped Chrome trace, which Perfetto and
-    `meddpm.profiling.kineto` read. Shapes, stacks and memory are not recorded, to keep it small. With `cuda` the
+    `meddpm.profiling.readers` read. Shapes, stacks and memory are not recorded, to keep it small. With `cuda` the
     kernels on the GPU are traced as well as the operators on the CPU. The times are for shares and counts:
     a profiled run is slower than a timed one.
 

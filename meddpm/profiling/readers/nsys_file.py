@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from meddpm.config import UserError
-from meddpm.profiling.demangle import demangle
+from meddpm.profiling.readers.demangle import demangle
 from meddpm.profiling.trace import Kernel, MarkedRange, Occupied, Trace, occupied
 from meddpm.words import one_line, printable
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from meddpm.config import UserError
-from meddpm.profiling.ncu_files import (
+from meddpm.profiling.readers.ncu_files import (
     BLOCK,
     DEVICE,
     EXPORT,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from meddpm.config import UserError
 from meddpm.log import logger
-from meddpm.profiling import kineto, ncu_files, nsys_file
+from meddpm.profiling.readers import kineto, ncu_files, nsys_file
 from meddpm.profiling.trace import Trace
 from meddpm.words import printable
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from meddpm.config import UserError
 from meddpm.files import replacing
-from meddpm.profiling import nsys_file, tool
+from meddpm.profiling.readers import nsys_file
+from meddpm.profiling.tools import tool
 from meddpm.profiling.trace import Trace
 from meddpm.status import FAILED, UNAVAILABLE, CannotRun
 from meddpm.words import one_line
