@@ -9,9 +9,10 @@ from tests.slurm.conftest import Cluster, SlurmCheckout
 
 CELLS = 8
 SAMPLE = {"sample": CELLS, "environment_table": 1}
-QUALITY = {"evaluate": 1, "quality_table": 1}
+QUALITY = {"evaluate": 1, "quality_table": 1, "claims": 1}
 PAGE = {"report": 1, "archive": 1}
-MEASURED = {"bench": CELLS, "profile": CELLS, "timing_table": 1, "kernels_table": 1, "environment_table": 1}
+TABLES = {"timing_table": 1, "kernels_table": 1, "counters_table": 1, "environment_table": 1}
+MEASURED = {"bench": CELLS, "profile": CELLS} | TABLES
 NETWORK = {"train": 1} | SAMPLE | QUALITY | MEASURED | PAGE
 
 EDITS = {
@@ -22,10 +23,7 @@ EDITS = {
         "tiny.yaml",
         "[fp32, channels_last]",
         "[fp32, channels_last, bf16]",
-        {"run_config": 1, "sample": 4, "bench": 4, "profile": 4}
-        | {"timing_table": 1, "kernels_table": 1, "environment_table": 1}
-        | QUALITY
-        | PAGE,
+        {"run_config": 1, "sample": 4, "bench": 4, "profile": 4} | TABLES | QUALITY | PAGE,
     ),
     "another case": (
         "tiny.yaml",
@@ -34,7 +32,7 @@ EDITS = {
         {"run_config": 1, "prepare": 1, "data_qc": 1, "train": 1} | SAMPLE | QUALITY | PAGE,
     ),
     # How a job is asked for is no part of what it computes.
-    "the memory of a row": ("site.yaml", "mem: 1500", "mem: 1600", {"run_config": 1} | PAGE),
+    "the memory of a row": ("site.yaml", "mem: 1500", "mem: 1600", {"run_config": 1, "claims": 1} | PAGE),
 }
 
 
