@@ -14,6 +14,14 @@ app.add_typer(cli_model.app, name="model")
 app.add_typer(cli_data.app, name="data")
 app.add_typer(cli_slurm.app, name="slurm")
 
+
+def _named(text: str) -> Path:
+    """A folder that was named: an empty name (of a variable that is not set) is not the current folder."""
+    if not text:
+        raise UserError("the name of a folder is empty; name it (. is the current folder)")
+    return Path(text)
+
+
 Results = Annotated[Path, typer.Option(help="The folder that the workflow wrote.")]
 
 
@@ -61,11 +69,20 @@ def status(
 
 @app.command()
 def merge(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of results, or checkouts.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to: a folder that is not there yet.")],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR", parser=_named, help="Folders of results, or checkouts.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", parser=_named, help="Where to: a folder that is not there yet.")
+    ],
     prefer: Annotated[
         list[Path] | None,
-        typer.Option("--prefer", metavar="DIR", help="Where figures differ, take those of this one of the folders."),
+        typer.Option(
+            "--prefer",
+            metavar="DIR",
+            parser=_named,
+            help="Where figures differ, take those of this one of the folders.",
+        ),
     ] = None,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Draw the page from the joined tables.")] = True,
 ) -> None:
@@ -105,6 +122,9 @@ def kernels(
 
 def main() -> None:
     """Run the command line; a fault that the user can mend is one line and exit code 1."""
+    from meddpm.report.console import allow_any_letter
+
+    allow_any_letter()
     try:
         app()
     except UserError as error:

@@ -19,8 +19,8 @@ from meddpm.config import UserError
 
 Item = TypeVar("Item")
 
-# What a full disk, a read-only or failing one, missing permissions and a folder in a file's place say: the user's to
-# mend.
+# What a full disk, a read-only or failing one, missing permissions, a folder in a file's place and a name that is too
+# long say: the user's to mend.
 REFUSED = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
     *(errno.EROFS, errno.EACCES, errno.EPERM),
@@ -73,7 +73,8 @@ def job(path: Path | str) -> Iterator[None]:
 
 def refusal(error: OSError, place: Path | str = "results") -> str:
     """What a user reads of an error of `REFUSED`; `place` is named where the error names no file."""
-    return f"{error.filename or place}: {error.strerror or error}; make room or mend the permissions"
+    mend = "give it a shorter name" if error.errno == errno.ENAMETOOLONG else "make room or mend the permissions"
+    return f"{error.filename or place}: {error.strerror or error}; {mend}"
 
 
 def _started() -> str:

@@ -4,8 +4,10 @@ Floor 0. jsonschema finds the faults; its own messages print the whole schema, s
 """
 
 import difflib
+import itertools
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -14,6 +16,12 @@ import yaml
 from meddpm.config import ConfigError, repository_root
 
 SHOWN_AT_MOST = 10
+# Values of a configuration at most: a few lines of YAML whose aliases name each other may stand for billions.
+MOST_VALUES = 100_000
+TOO_MANY = (
+    f"it has more than {MOST_VALUES:,} values, counting those that an alias (*name) stands for each time; write it "
+    "without aliases of aliases"
+)
 
 
 def _is_integer(_: Any, value: Any) -> bool:
@@ -43,11 +51,46 @@ def closest(name: str, known: list[str]) -> str:
     return f"{meant}Known: {', '.join(known)}"
 
 
+def read_yaml(text: str) -> Any:
+    """What a text in YAML holds. Raises yaml.YAMLError as yaml does, ConfigError where it is over `MOST_VALUES`."""
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        # Before anything is made of it: a merge key (<<) copies what an alias names.
+        if _values(node, {}) > MOST_VALUES:
+            raise ConfigError(TOO_MANY)
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _values(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node stands for, itself among them; `known` are those of nodes counted before."""
+    if id(node) not in known:
+        parts = node.value if isinstance(node, yaml.CollectionNode) else []
+        parts = [part for pair in parts for part in pair] if isinstance(node, yaml.MappingNode) else parts
+        # What contains itself has no end.
+        known[id(node)] = MOST_VALUES
+        known[id(node)] = 1 + sum(_values(part, known) for part in parts)
+    return known[id(node)]
+
+
 def with_text_keys(value: Any) -> Any:
-    """`value` with every key of every mapping as text: YAML reads 1 as a number, JSON has texts alone."""
+    """`value` with every key of every mapping as text: YAML reads 1 as a number, JSON has texts alone.
+
+    Raises ConfigError where it has more than `MOST_VALUES` values.
+    """
+    return _with_text_keys(value, itertools.count(1))
+
+
+def _with_text_keys(value: Any, values: Iterator[int]) -> Any:
+    if next(values) > MOST_VALUES:
+        raise ConfigError(TOO_MANY)
     if isinstance(value, dict):
-        return {str(key): with_text_keys(item) for key, item in value.items()}
-    return [with_text_keys(item) for item in value] if isinstance(value, list) else value
+        return {str(key): _with_text_keys(item, values) for key, item in value.items()}
+    return [_with_text_keys(item, values) for item in value] if isinstance(value, list) else value
 
 
 def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, Any]:
@@ -55,7 +98,10 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
 
     The schema is schemas/config.schema.yaml.
     """
-    config = with_text_keys(config)
+    try:
+        config = with_text_keys(config)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
     text = (repository_root() / "schemas" / "config.schema.yaml").read_text(encoding="utf-8")
     validator = StrictValidator(yaml.safe_load(text))
     faults = sorted({line for error in validator.iter_errors(config) for line in _lines(error)})

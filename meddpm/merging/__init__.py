@@ -13,9 +13,9 @@ from meddpm.files import write_csv, write_text
 from meddpm.log import REFUSED, refusal
 from meddpm.merging import cells, definitions, parts, target
 from meddpm.merging.parts import Part
-from meddpm.merging.target import shown
 from meddpm.stages import claims
 from meddpm.tables import Row
+from meddpm.words import one_line
 
 # The tables that the page must have, and those that it may have.
 OF_THE_PAGE = ("timing", "kernels", "quality", "environment")
@@ -52,7 +52,7 @@ def merge(folders: Sequence[Path], out: Path, prefer: Sequence[Path] = (), page:
     given = parts.read(folders)
     preferred = [parts.number(given, folder) for folder in prefer]
     with _on_disk(out):
-        target.check(out, [place for part in given for place in part.places])
+        target.check(out, [place for part in given for place in part.places], [part.own for part in given])
     found = cells.join(given, preferred)
     config, differing = definitions.join(given)
     contradictions = differing + found.contradictions
@@ -87,7 +87,7 @@ def _on_disk(out: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in {*REFUSED, errno.EBUSY}:
             raise
-        raise UserError(f"--out: {refusal(error, shown(out))}") from None
+        raise UserError(f"--out: {one_line(refusal(error, out), 1000)}") from None
 
 
 def _write_tables(rows: dict[str, list[list[Row]]], folder: Path) -> None:

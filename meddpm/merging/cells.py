@@ -4,6 +4,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from meddpm.merging.parts import CELL, NCU, Part, cell, in_words, row_of_cell
@@ -30,6 +31,8 @@ MEANING = [
     ("solver", ("model", "solver"), "evaluations"),
     ("gpu", ("model", "gpu", "phase"), "device_name"),
 ]
+# Of a figure that says what a name stands for, the column of the name.
+NAMED_BY = {figure: name for name, _, figure in MEANING}
 
 # Rows by the number of their part.
 OfParts = dict[int, list[Row]]
@@ -136,22 +139,26 @@ def _of_a_cell(
             taken += of_parts[max(of_parts)]
             continue
         joined.notes += _mended(here, of_parts, ok, parts)
-        (first, rows), *others = ok.items()
-        differences = {number: _difference(table, where, rows, others_rows) for number, others_rows in others}
-        other = next((number for number, difference in differences.items() if difference.apart > 1), None)
-        if other is None:
-            taken += rows
+        figures = {number: _figures(table, rows) for number, rows in ok.items()}
+        # Each with each, so that the order of the folders does not decide whether they agree.
+        differences = {pair: _difference(where, *(figures[number] for number in pair)) for pair in combinations(ok, 2)}
+        pair = next((pair for pair, difference in differences.items() if difference.apart > 1), None)
+        if pair is None:
+            taken += next(iter(ok.values()))
             agreed += differences.values()
             continue
-        one, two = parts[first].name, parts[other].name
+        one, two = (parts[number].name for number in pair)
         instead = next((number for number in preferred if number in ran), None)
         if instead is not None:
             # The whole cell: the other rows of the others are of the figures that are not taken.
             joined.notes.append(f"{here}: {one} and {two} differ; {parts[instead].name} is taken, as --prefer says")
             return ran[instead], None
+        difference = differences[pair]
+        values = _short(*difference.values)
+        what = f"{here}: {difference.name} is {values[0]} in {one} and {values[1]} in {two}"
         mend = f"leave one of the folders out, or take the figures of one with --prefer {shlex.quote(one)}"
-        values = _short(*differences[other].values)
-        what = f"{here}: {differences[other].name} is {values[0]} in {one} and {values[1]} in {two}"
+        if difference.name in NAMED_BY:
+            mend = _another_name(NAMED_BY[difference.name])
         joined.contradictions.append(Contradiction(what, mend))
     return taken, max(agreed, key=lambda each: each.apart, default=None)
 
@@ -166,9 +173,13 @@ def _mended(where: str, found: OfParts, ran: OfParts, parts: Sequence[Part]) -> 
     ]
 
 
-def _difference(table: str, where: str, rows: list[Row], others: list[Row]) -> Difference:
-    """The figure of a cell or row that differs most in two runs."""
-    one, two = _figures(table, rows), _figures(table, others)
+def _another_name(column: str) -> str:
+    """The mend where a name of a column stands for two things."""
+    return f"leave one of the folders out, or give it another name in the column {column} of its tables"
+
+
+def _difference(where: str, one: dict[str, Any], two: dict[str, Any]) -> Difference:
+    """The figure of a cell or row that differs most in two runs, by the figures of both."""
     # Two that share none are no runs of one thing.
     names = [name for name in one if name in two] or [*one, *two]
     pairs = [(name, (one.get(name), two.get(name))) for name in names]
@@ -246,8 +257,7 @@ def _check_meaning(parts: Sequence[Part], joined: Joined) -> None:
                 if other:
                     one, two = _short(min(other[1]), min(values))
                     what = f"timing of {in_words(key)}: {column} is {one} in {other[0].name} and {two} in {part.name}"
-                    mend = f"leave one out, or give it another name in the column {name} of its tables"
-                    joined.contradictions.append(Contradiction(what, mend))
+                    joined.contradictions.append(Contradiction(what, _another_name(name)))
 
 
 def _look_for_environments(parts: Sequence[Part], joined: Joined) -> None:

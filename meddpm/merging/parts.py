@@ -12,11 +12,11 @@ import jsonschema
 import yaml
 
 from meddpm import tables
-from meddpm.config import UserError
+from meddpm.config import ConfigError, UserError
 from meddpm.merging.target import shown
 from meddpm.profiling import counters
 from meddpm.tables import Row
-from meddpm.validation import StrictValidator, with_text_keys
+from meddpm.validation import StrictValidator, read_yaml, with_text_keys
 from meddpm.words import one_line, printable
 
 # The tables that are joined (claims are made anew): the columns that make a cell, and those that, beside them, make one
@@ -43,18 +43,29 @@ ANEW = "make it anew, or leave the folder out"
 class Part:
     """One of the folders: its `name` for the terminal, the rows of its tables, its configuration (None: has none).
 
-    `places` are the folder as it was given, the one with its tables, and the one that it is the `tables` of.
+    `places` are the folder as it was given, the one with its tables, and the one that it is the `tables` of. `own` is
+    the folder of results, as far as it was named: nothing else is in it, while a checkout may hold what is merged too.
     """
 
     name: str
     places: tuple[Path, ...]
+    own: Path
     tables: dict[str, list[Row]]
     config: dict[str, Any] | None
 
 
 def read(folders: Sequence[Path]) -> list[Part]:
-    """The parts in `folders`. Raises UserError where one is no folder of tables as a run writes them."""
-    return [_read_part(folder) for folder in folders]
+    """The parts in `folders`. Raises UserError where one is no folder of published tables, or named twice."""
+    parts: list[Part] = []
+    seen: dict[str, Part] = {}
+    for folder in folders:
+        part = _read_part(folder)
+        # Two that agree are two runs, not one that was named twice.
+        first = seen.setdefault(os.path.realpath(part.places[1]), part)
+        if first is not part:
+            raise UserError(f"{part.name}: is the folder {first.name}, which is joined already; name each folder once")
+        parts.append(part)
+    return parts
 
 
 def number(given: Sequence[Part], folder: Path) -> int:
@@ -84,7 +95,8 @@ def _read_part(folder: Path) -> Part:
     outer = [inner.parent] if inner.name == "tables" else []
     configs = [place / "run_config.yaml" for place in [inner, *outer]]
     config = next((path for path in configs if os.path.lexists(path)), None)
-    return Part(name, (folder, inner, *outer), found, _read_config(config) if config else None)
+    own = there[0].parent if there[0] == folder / "results/tables" else folder
+    return Part(name, (folder, inner, *outer), own, found, _read_config(config) if config else None)
 
 
 def _tables_in(folder: Path) -> dict[str, Path]:
@@ -97,12 +109,12 @@ def _read_config(path: Path) -> dict[str, Any]:
     try:
         if not os.path.isfile(path):
             raise ValueError("no file")
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        config = read_yaml(path.read_text(encoding="utf-8"))
         if not isinstance(config, dict):
             raise ValueError("no mapping of keys")
         return with_text_keys(config)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        reason = one_line(getattr(error, "strerror", None) or str(error), 100)
+    except (OSError, ValueError, RecursionError, ConfigError, yaml.YAMLError) as error:
+        reason = one_line(getattr(error, "strerror", None) or str(error), 200)
         raise UserError(
             f"{shown(path)}: is no configuration as the workflow writes it ({reason}); write it anew with "
             "`snakemake results/run_config.yaml`, or remove it"

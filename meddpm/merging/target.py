@@ -10,6 +10,7 @@ from typing import Any
 
 from meddpm.config import UserError
 from meddpm.files import sha256, write_json
+from meddpm.log import REFUSED
 from meddpm.words import one_line
 
 # What was joined, and the digest of every other file in the folder.
@@ -22,12 +23,18 @@ def shown(path: Path) -> str:
     return one_line(str(path), 1000)
 
 
-def check(out: Path, places: Sequence[Path]) -> None:
-    """Raise UserError where `out` cannot be written: it holds one of `places`, or what no merge wrote."""
+def check(out: Path, places: Sequence[Path], own: Sequence[Path] = ()) -> None:
+    """Raise UserError where `out` cannot be written: it holds one of `places`, lies in one of `own`, or is not its own.
+
+    What no merge wrote is not replaced.
+    """
     real = Path(os.path.realpath(out))
     for place in places:
         if Path(os.path.realpath(place)).is_relative_to(real):
             raise UserError(f"--out: {shown(out)} is, or holds, the folder {shown(place)} that is joined; {ANOTHER}")
+    for place in own:
+        if real.is_relative_to(os.path.realpath(place)):
+            raise UserError(f"--out: {shown(out)} lies in the folder {shown(place)} that is joined; {ANOTHER}")
     if not os.path.lexists(real):
         return
     if not real.is_dir():
@@ -64,7 +71,14 @@ def written(out: Path) -> Iterator[Path]:
     # A process of the same number that was killed may have left one.
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        temporary.mkdir(parents=True)
+        try:
+            temporary.mkdir(parents=True)
+        except OSError as error:
+            # /proc and the like say that what is to be made is not there.
+            if error.errno in REFUSED:
+                error.filename = str(out)  # not the temporary name
+                raise
+            raise UserError(f"--out: {shown(out)}: no folder can be made there; {ANOTHER}") from None
         yield temporary
         if real.exists():
             shutil.rmtree(before, ignore_errors=True)

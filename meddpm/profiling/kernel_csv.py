@@ -1,16 +1,17 @@
 """The kernel tables of files of profilers as one CSV: the columns of the table kernels that belong to no study."""
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from meddpm import tables
 from meddpm.config import UserError
 from meddpm.files import write_csv
-from meddpm.log import REFUSED, refusal
+from meddpm.log import refusal
 from meddpm.profiling import trace
 from meddpm.profiling.trace import Trace
-from meddpm.words import printable
+from meddpm.words import one_line, printable
 
 OF_A_STUDY = {"model", "gpu", "variant", "phase", "profiler", "environment", "status", "reason"}
 
@@ -22,9 +23,11 @@ def columns() -> list[str]:
 
 def check(path: Path) -> None:
     """Raise UserError where a table cannot be written to `path`, or would replace what is no such table."""
-    if not path.parent.is_dir():
+    with _on_disk(path):
+        folder_there, there = path.parent.is_dir(), path.is_symlink() or path.exists()
+    if not folder_there:
         raise UserError(f"--out: {printable(str(path))} is in no folder that is there; make it, or name another file")
-    if path.is_symlink() or path.exists():
+    if there:
         header: list[str] = []
         try:
             if path.is_file():
@@ -47,9 +50,18 @@ def write(path: Path, found: Iterable[tuple[Path, Trace]]) -> None:
         for file, seen in found
         for row in trace.rows(seen)
     )
-    try:
+    with _on_disk(path):
         write_csv(path, columns(), rows)
+
+
+@contextmanager
+def _on_disk(path: Path) -> Iterator[None]:
+    """What the system says of `path` in the block is a line, whatever it is: nothing but that file is touched there."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"--out: {printable(str(path))}: no file can be made there; name another file") from None
     except OSError as error:
-        if error.errno not in REFUSED:
-            raise
-        raise UserError(f"--out: {refusal(error, path)}") from None
+        # Not the name of a temporary file beside it.
+        error.filename = None
+        raise UserError(f"--out: {one_line(refusal(error, path), 1000)}") from None

@@ -15,7 +15,7 @@ BEHIND = re.compile(r"$|::| const\b| ?\[")
 # not tell.
 TELLING = re.compile(
     r"\b(?!(?:[AB]?Unary|Binary)Functor\b|(?:gpu|opmath)\w*_kernel_impl|ReduceOp\b)"
-    r"(\w+Functor\w*|\w+_functor|\w+_kernel(?:_cuda|_impl)?|\w+KernelImpl\w*|\w+Ops?|cutlass\w*_\w*\d\w*)\b"
+    r"(\w+Functor\w*|\w+_functor|\w+_kernel(?:_cuda|_impl)?|\w+KernelImpl\w*|\w+Ops?|cutlass[^\W_]*+_\w*\d\w*)\b"
 )
 
 # Pieces of a name, between underscores, that say in what numbers, in which tiles and for which chip it computes.
@@ -33,8 +33,8 @@ VARYING = re.compile(
 MULTIPLIED = re.compile(
     r"(?:tf32|b?f16|f32|[sdhciz])*(?:[shdiz]?\d+(?:x\d+)*)?(gemm|cudnn|fprop|dgrad|wgrad)", re.IGNORECASE
 )
-# cuDNN's kernels end with how they are run.
-EXECUTED = re.compile(r"_execute_\w*?kernel(?:__5x)?")
+# cuDNN's kernels end with how they are run. No piece is looked through twice: a name may be of any length.
+EXECUTED = re.compile(r"_execute_(?:(?!_execute_|kernel)\w)*+kernel(?:__5x)?")
 # cuBLAS and rocBLAS name nothing but types, tiles and layouts.
 PRODUCTS = re.compile(r"(nvjet|Cijk)_\w+")
 

@@ -25,8 +25,9 @@ MANGLED = re.compile(r"(?P<length>\d+)|L[a-z](?P<literal>n?\w*?)E|[ST][0-9A-Z]*_
 # What ROCm puts after the name of a kernel.
 DESCRIPTOR = re.compile(r"( \[clone)? ?\.kd\]?$")
 TYPES = {"f": " float", "d": " double", "DF16_": " _Float16", "DF16b": " __bf16", "I": "<"}
-# What Inductor names after the operators that it fused, and the number at the end.
-FUSED = re.compile(r"(?:^triton_\w*?|cpp_)fused_(?P<operators>\w+?)(?:_\d[\dcde]*)*$")
+# What Inductor names after the operators that it fused, and the number at the end. The first "fused_" is
+# it: a try from each later one would take long.
+FUSED = re.compile(r"^(?>(?:triton_\w*?|.*?cpp_)fused_)(?P<operators>\w+?)(?:_\d[\dcde]*)*$")
 
 
 class Kind(NamedTuple):

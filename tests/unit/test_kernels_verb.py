@@ -1,6 +1,7 @@
 """python -m meddpm kernels: which reader takes a file, what is printed at which width, comparisons, the CSV."""
 
 import csv
+import errno
 import gzip
 import json
 import logging
@@ -8,8 +9,10 @@ import math
 import os
 import re
 import sqlite3
+import subprocess
+import sys
 import time
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 
 import pytest
@@ -140,6 +143,26 @@ def test_what_a_program_printed_before_the_table_of_ncu_is_no_trace(tmp_path, be
     assert reading.read(ncu_file(tmp_path / "log", before)).profiler == "ncu"
 
 
+def test_much_space_before_the_content_costs_no_time(tmp_path):
+    begin = time.monotonic()
+    for space in ("\n" * 60_000, " " * 200_000, " \n\r\n" * 60_000):
+        assert reading._reader(tmp_path, reading._head(BytesIO(f'{space}{{ "a": 1'.encode()))) == kineto.read
+        text = f'{space}"ID","Kernel Name"\n'.encode()
+        assert reading._reader(tmp_path, reading._head(BytesIO(text))) == ncu_files.read
+        for begun in ("x", "{", "["):
+            head = f"{begun}{space}{'y' * 9}==PROF== z".encode()[: reading.HEAD]
+            reading.JSON.match(head), reading.OF_NCU.search(head), reading.MAYBE_NCU.search(head)
+    assert time.monotonic() - begin < 1
+    (tmp_path / "t.json").write_text(" " * 200_000)
+    with pytest.raises(UserError, match="the file is empty"):
+        reading.read(tmp_path / "t.json")
+
+
+def test_a_program_may_print_much_after_space_before_the_table_of_ncu(tmp_path):
+    before = "\n" + "what the program says\n" * 10_000
+    assert reading.read(ncu_file(tmp_path / "log", before)).profiler == "ncu"
+
+
 def test_a_report_of_ncu_goes_to_its_reader(tmp_path, monkeypatch):
     monkeypatch.setattr(ncu_files, "read", lambda path: f"ncu reads {path.name}")
     (tmp_path / "x.json").write_bytes(b"NVR\0 and so on")
@@ -156,6 +179,8 @@ def test_a_report_of_ncu_goes_to_its_reader(tmp_path, monkeypatch):
         ("t.json", b"\n \n", "is empty"),
         ("t.json.gz", gzip.compress(b'{"traceEvents": []}' * 99, mtime=0)[:30], "truncated"),
         ("t.json", b'{"traceEvents": [{"ph"', "truncated"),
+        ("wide.json", '{"traceEvents": []}'.encode("utf-16"), "UTF-16"),
+        ("big.json", "[{}]".encode("utf-16-be"), "UTF-16"),
         ("t.json", b'{"a": 1}', "no traceEvents"),
         ("t.zip", b"PK\x03\x04rest", "packed as ZIP; unpack it"),
         ("t.json.gz", gzip.compress(gzip.compress(b"{}", mtime=0), mtime=0), "packed as gzip (twice); unpack it"),
@@ -234,6 +259,15 @@ def test_families_have_no_types_tiles_or_layouts():
     assert family(ADD) == "elementwise_kernel: CUDAFunctor_add"
     for name in ("aten::add_", "aten::_to_copy", "Memset (Device)", "detach_", "f32"):
         assert family(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["_execute_" * 9000, "f<cutlass" + "_" * 9000 + ">(int)", "_execute_a" * 9000 + "kernel"]
+)
+def test_names_of_any_length_have_a_family_in_no_time(name):
+    begin = time.monotonic()
+    assert family(name)
+    assert time.monotonic() - begin < 0.5
 
 
 # One file
@@ -495,6 +529,42 @@ def test_out_replaces_nothing_that_is_not_its_own(tmp_path):
         assert mine.read_bytes() == content
     with pytest.raises(UserError, match="in no folder that is there"):
         kernels(source, "--out", tmp_path / "no" / "t.csv")
+
+
+@pytest.mark.parametrize("letters", [250, 300])
+def test_a_name_that_is_too_long_is_one_line(tmp_path, monkeypatch, letters):
+    monkeypatch.chdir(tmp_path)
+    out = Path("y" * letters)
+    with pytest.raises(UserError) as error:
+        kernels(torch_file(tmp_path / "t.json"), "--out", out)
+    assert str(error.value) == f"--out: {out}: {os.strerror(errno.ENAMETOOLONG)}; give it a shorter name"
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(errno.ENOENT, "no file can be made there; name another file"), (errno.EINVAL, "Invalid")]
+)
+def test_a_folder_that_takes_no_files_is_one_line(tmp_path, monkeypatch, number, said):
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number), ".1.temporary")
+
+    monkeypatch.setattr(kernel_csv, "write_csv", refuse)
+    with pytest.raises(UserError) as error:
+        kernels(torch_file(tmp_path / "t.json"), "--out", tmp_path / "t.csv")
+    one_line(error, f"--out: {tmp_path}/t.csv: {said}")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_lacks_letters_gets_plain_ones(tmp_path, encoding):
+    path = torch_file(tmp_path / "t.json", event("\u043a" + "k" * 200, 0, 2500), event("t\u0113xt", 9, 1))
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    command = [sys.executable, "-m", "meddpm", "kernels", str(path), str(path)]
+    for arguments in (command[:-1], command):
+        done = subprocess.run(arguments, capture_output=True, env=environment, cwd=repository_root(), check=False)
+        text = done.stdout.decode(encoding)
+        assert done.returncode == 0, done.stderr
+        assert arguments == command or all(part in text for part in ("?kkk", "k~", "text"))
+    assert "1.00x" in text.replace("\N{MULTIPLICATION SIGN}", "x")
+    assert max(map(len, text.splitlines())) <= 120 + len(str(path))
 
 
 def test_a_full_disk_is_one_line(tmp_path, monkeypatch):

@@ -4,11 +4,14 @@ import gzip
 import json
 import random
 import re
+import statistics
 import tracemalloc
+from array import array
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy  # noqa: F401  (what its import takes is no memory of a trace)
 import pytest
 
 from meddpm import tables
@@ -182,14 +185,15 @@ WHOLE = json.dumps({"traceEvents": [range_("aten::add", 0, 3)] * 50}).encode()
     ("content", "word"),
     [
         pytest.param(WHOLE[: len(WHOLE) // 2], "truncated", id="truncated"),
-        pytest.param(gzip.compress(WHOLE)[:-20], "truncated", id="truncated gzip"),
-        pytest.param(gzip.compress(WHOLE[: len(WHOLE) // 2]), "truncated", id="gzip of truncated"),
-        pytest.param(gzip.compress(WHOLE)[:-8] + bytes(8), "cannot be read", id="gzip of another checksum"),
+        pytest.param(gzip.compress(WHOLE, mtime=0)[:-20], "truncated", id="truncated gzip"),
+        pytest.param(gzip.compress(WHOLE[: len(WHOLE) // 2], mtime=0), "truncated", id="gzip of truncated"),
+        pytest.param(gzip.compress(WHOLE, mtime=0)[:-8] + bytes(8), "cannot be read", id="gzip of another checksum"),
         # The deflate block type 3 does not exist.
-        pytest.param(gzip.compress(WHOLE)[:10] + b"\x07" * 40, "cannot be read", id="damaged gzip"),
+        pytest.param(gzip.compress(WHOLE, mtime=0)[:10] + b"\x07" * 40, "cannot be read", id="damaged gzip"),
+        pytest.param(gzip.compress(WHOLE, mtime=0) + b"garbage", "no gzip follow its", id="bytes behind gzip"),
         pytest.param(b"", "empty", id="empty"),
         pytest.param(b" \n", "empty", id="blank"),
-        pytest.param(gzip.compress(b""), "empty", id="gzip of nothing"),
+        pytest.param(gzip.compress(b"", mtime=0), "empty", id="gzip of nothing"),
         pytest.param(b"==PROF== Connected", "no JSON", id="text"),
         pytest.param(b"\x89PNG\r\n\x1a\n\xff\xfe", "no JSON", id="binary"),
         pytest.param(b'{"traceEvents": [1,, 2]}', "no valid JSON", id="broken"),
@@ -202,6 +206,10 @@ WHOLE = json.dumps({"traceEvents": [range_("aten::add", 0, 3)] * 50}).encode()
         pytest.param(b"[", "truncated", id="list of nothing"),
         pytest.param(b"[INFO] started", "no valid JSON", id="log"),
         pytest.param(b'{"a": "\xff\xfe"}', "no traceEvents", id="not UTF-8"),
+        pytest.param(WHOLE.decode().encode("utf-16"), "JSON in UTF-16; right would be UTF-8", id="UTF-16"),
+        pytest.param(WHOLE.decode().encode("utf-16-le"), "JSON in UTF-16", id="UTF-16 LE, no mark"),
+        pytest.param(b"\xfe\xff" + (" \n" + WHOLE.decode()).encode("utf-16-be"), "JSON in UTF-16", id="UTF-16 BE"),
+        pytest.param("Änderung".encode("utf-16"), "no JSON", id="text in UTF-16"),
         pytest.param(b"{}", "no traceEvents", id="no events key"),
         pytest.param(b"[]", "no traceEvents", id="empty list"),
         pytest.param(b'{"traceEvents": 5}', "no traceEvents", id="events no list"),
@@ -261,10 +269,14 @@ def one_kernel(arguments: str = "{}", name: str = "k", end: str = "") -> str:
 
 
 ONE = (Kernel("k", None, 1, 0.004),)
+# How other languages write what JSON has, or has not.
+NO_JSON = ["NaN", "-nan", "nan", "inf", "-Infinity", "-nan(ind)", "-1.#IND", "1" * 30]
+NO_JSON += ["+Infinity", "+inf", "1e999", "-1.5E+999", "9" * 400 + ".5", "0x10", "-0X1f", "0x" + "f" * 400, "+5", "007"]
+NO_JSON += ["1.", ".5", "-.5e3", "True", "FALSE", "None", "undefined"]
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 5, 1 << 18])
-@pytest.mark.parametrize("number", ["NaN", "-nan", "nan", "inf", "-Infinity", "-nan(ind)", "-1.#IND", "1" * 30])
+@pytest.mark.parametrize("number", NO_JSON)
 def test_numbers_that_json_does_not_know(
     tmp_path: Path, number: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,8 +382,16 @@ def test_pairs_of_begin_and_end_are_noted(tmp_path: Path) -> None:
     found = kineto.read(write_trace(tmp_path / "trace.json", [kernel("k", 1, 2), *pair]))
     assert [kernel.calls for kernel in found.kernels] == [1]
     assert found.notes == ("2 events in pairs of begin and end (B, E) are left out",)
-    with pytest.raises(UserError, match="no events of kernels"):
+    with pytest.raises(UserError, match="no events of kernels or operators; 2 events in pairs of begin and end "):
         kineto.read(write_trace(tmp_path / "trace.json", pair))
+
+
+def test_one_event_is_no_events(tmp_path: Path) -> None:
+    events = [kernel("k", 1, 2), {"ph": "B", "name": "k"}, range_("k", 1, -2, "kernel")]
+    assert kineto.read(write_trace(tmp_path / "trace.json", events)).notes == (
+        "1 event in pairs of begin and end (B, E) is left out",
+        "1 event without a start or a duration is left out",
+    )
 
 
 def test_events_without_a_category(tmp_path: Path) -> None:
@@ -420,6 +440,94 @@ def test_how_busy_the_busiest_device_was(tmp_path: Path) -> None:
     assert found.device == "second"
     assert found.notes == ("kernels of 2 devices are summed; how busy the GPU was is that of device 1",)
     assert sum(kernel.time_ms for kernel in found.kernels) == pytest.approx(9.5)
+
+
+def test_gpus_of_a_trace_that_was_merged_of_several_processes(tmp_path: Path) -> None:
+    # Each process knew its GPU as the first; the tool that merged gave other numbers to the processes alone.
+    events = [kernel("k", 10 * n, 4) | {"pid": rank} for n in range(10) for rank in (0, 1000)]
+    # A fill that names no device is of the one of its process.
+    events.append(range_("Memset", 200, 40, "gpu_memset", pid=1000, args={"stream": 7}))
+    events.append(range_("Memset", 200, 20, "gpu_memset", pid=0))
+    found = kineto.read(write_trace(tmp_path / "trace.json", events))
+    assert (found.occupied.busy_ms, found.occupied.span_ms) == pytest.approx((0.080, 0.240))
+    note = "kernels of 2 devices are summed; how busy the GPU was is that of device 0 of process 1000"
+    assert found.notes == (note,)
+    # Of one GPU there is nothing to say.
+    found = kineto.read(write_trace(tmp_path / "trace.json", [event for event in events if event["pid"] == 1000]))
+    assert (found.notes, found.occupied.busy_ms) == ((), pytest.approx(0.080))
+
+
+def test_processes_whose_launches_have_the_same_numbers_do_not_get_each_others_kernels(tmp_path: Path) -> None:
+    events = [
+        *(mark("first", 0, 100), mark("second", 0, 100) | {"pid": 2}),
+        *(launch(10, 5), launch(10, 5) | {"pid": 2}, launch(20, 6) | {"pid": 2}),
+        *(kernel("a", 200, 1000, 5), kernel("b", 200, 2000, 5, device=1), kernel("b", 3000, 4000, 6, device=1)),
+    ]
+    found = kineto.read(write_trace(tmp_path / "trace.json", events))
+    assert found.ranges == (MarkedRange("first", 1, 0, 0), MarkedRange("second", 1, 1, 4))
+    assert found.notes[1] == "launches of 2 processes: of a number that two of them have no kernel is known"
+
+
+def test_how_busy_agrees_with_a_plain_count() -> None:
+    chance = random.Random(11)
+    for size in (1, 2, 3, 40, 300):
+        starts = [chance.randrange(1000) for _ in range(size)]
+        ends = [start + chance.randrange(12) for start in starts]
+        busy, gaps, reached = 0, [], min(starts)
+        for start, end in sorted(zip(starts, ends, strict=True)):
+            gaps += [start - reached] if start > reached else []
+            busy += max(0, end - max(start, reached))
+            reached = max(reached, end)
+        median = statistics.median(gaps or [0])
+        wanted = Occupied(max(ends) - min(starts), busy, len(gaps), median, max(gaps, default=0))
+        assert trace.occupied(starts, ends) == trace.occupied(array("d", starts), array("d", ends)) == wanted
+    assert trace.occupied([], []) is None
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("start", "duration"), [("1e308", "5"), ("-1e308", "5"), ("3", "9e307"), ("1e17", "5")])
+def test_times_that_no_clock_gives_are_left_out(tmp_path: Path, start: str, duration: str) -> None:
+    odd = one_kernel().replace('"ts": 1, "dur": 4', f'"ts": {start}, "dur": {duration}')
+    found = read_text(tmp_path / "trace.json", f"[{one_kernel()}, {odd}]")
+    assert found.kernels == ONE
+    assert found.occupied == Occupied(0.004, 0.004, 0, 0, 0)
+    assert found.notes == ("1 event without a start or a duration is left out",)
+
+
+@pytest.mark.parametrize("number", ["+4", "4.", "04", "0x4", "+0X4", "+.4e1"])
+def test_numbers_of_other_languages_keep_their_values(tmp_path: Path, number: str) -> None:
+    text = one_kernel().replace('"dur": 4', f'"dur": {number}')
+    assert read_text(tmp_path / "trace.json", f"[{text}]").kernels == ONE
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1 << 18])
+@pytest.mark.parametrize("odd", ["", "NaN, "])
+def test_values_that_are_nested_deep_are_refused(
+    tmp_path: Path, odd: str, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chrome_trace, "CHUNK", chunk)
+    # Brackets in strings, also behind quotation marks and backslashes that are escaped, nest nothing.
+    name = json.dumps('[{"[{\\"[' * 60 + "\\")[1:-1]
+    event = one_kernel(f'{{"a": {"[" * 90 + "]" * 90}, "b": [{odd}"{name}"]}}', name)
+    with monkeypatch.context() as context:
+        if not odd:  # strict JSON is read once
+            context.delattr(chrome_trace, "_mended")
+        assert read_text(tmp_path / "trace.json", f"[{event}]").kernels[0].name == json.loads(f'"{name}"')
+    deep = one_kernel(f'{{"a": "{name}", "b": [{odd}{"[" * 60}{{"k": {"[" * 60}')
+    with pytest.raises(UserError, match="nested more than 100 deep"):
+        read_text(tmp_path / "trace.json", f"[{deep}")
+
+
+def test_nested_values_take_no_memory_by_the_square_of_their_depth(tmp_path: Path) -> None:
+    text = f'{{"traceEvents": [{one_kernel("[" * 3000 + "]" * 3000)}]}}'
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match="nested"):
+            read_text(tmp_path / "trace.json", text)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2e6
 
 
 def test_long_time_stamps_make_no_gaps(tmp_path: Path) -> None:
@@ -537,6 +645,27 @@ def test_of_many_events_a_few_numbers_stay(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert kept < 5000 * 100
+
+
+@pytest.mark.parametrize("gpus", [1, 3])
+def test_how_busy_takes_few_bytes_a_kernel(tmp_path: Path, gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chrome_trace, "CHUNK", 1 << 12)
+    events = ",".join(
+        f'{{"ph":"X","cat":"kernel","name":"k","pid":{number % gpus},"tid":7,"ts":{1e6 + 10 * number},"dur":4}}'
+        for number in range(9_000)
+    )
+    # What a first reading loads is no memory of a kernel.
+    kineto.read(write_trace(tmp_path / "trace.json", [kernel("k", 0, 1), kernel("k", 5, 1)]))
+    (tmp_path / "trace.json").write_text(f"[{events}]")
+    tracemalloc.start()
+    try:
+        found = kineto.read(tmp_path / "trace.json")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.occupied.gaps == 9_000 // gpus - 1
+    # A slim event has 90 bytes of text or more, so that a file takes less memory than it has bytes.
+    assert peak < 90 * 9_000
 
 
 def test_random_ranges_agree_with_a_plain_count(tmp_path: Path) -> None:

@@ -15,12 +15,13 @@ from typer.testing import CliRunner, Result
 
 from meddpm import tables
 from meddpm.cli import app
-from meddpm.config import UserError, repository_root
+from meddpm.config import ConfigError, UserError, repository_root
 from meddpm.merging import Merged, cells, merge, parts
 from meddpm.merging.printed import print_merged
 from meddpm.profiling import counters as profiling_counters
 from meddpm.profiling import derived, trace
 from meddpm.tables import Row
+from meddpm.validation import validate
 from tests.rows import rows
 from tests.unit import claims_fixture, report_fixture
 from tests.unit.report_fixture import Run
@@ -173,7 +174,36 @@ def test_the_same_row_is_taken_once(tmp_path: Path) -> None:
     one, two = part(tmp_path / "one", **same), part(tmp_path / "two", **same)
     part(two, timing=[timing(), timing()])
     assert joined(tmp_path / "out", one, two).counts == {"timing": [2, 0], "kernels": [1, 0], "environment": [1, 0]}
-    assert joined(tmp_path / "again", two, two).counts["timing"] == [1, 0]
+    assert joined(tmp_path / "again", two).counts["timing"] == [1]
+
+
+def test_a_folder_that_is_named_twice_is_refused(tmp_path: Path) -> None:
+    one = part(tmp_path / "one", timing=[timing()])
+    (tmp_path / "link").symlink_to("one")
+    for again in (one, one / "tables", tmp_path / "link"):
+        text = refused(tmp_path / "out", one, again)
+        assert text == f"{again}: is the folder {one}, which is joined already; name each folder once"
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0), (1, 2, 0)])
+def test_the_order_of_folders_does_not_decide_whether_they_agree(tmp_path: Path, order: tuple[int, ...]) -> None:
+    # Neighbours agree, the ends do not.
+    folders = [part(tmp_path / str(number), timing=[timing(step=50.0 * (1 + 0.08 * number))]) for number in range(3)]
+    text = refused(tmp_path / "out", *(folders[number] for number in order))
+    assert all(f"{step} in" in text for step in (50, 58))
+    joined(tmp_path / "out", *folders[:2])
+    joined(tmp_path / "out", *folders[1:])
+
+
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [({"device_name": "Other"}, "gpu"), ({"shape": "1x9x9x9"}, "model"), ({"evaluations": 9}, "solver")],
+)
+def test_what_a_name_stands_for_is_not_preferred(tmp_path: Path, change: Row, column: str) -> None:
+    one, two = part(tmp_path / "one", timing=[timing()]), part(tmp_path / "two", timing=[timing(**change)])
+    text = refused(tmp_path / "out", one, two)
+    assert f"or give it another name in the column {column} of its tables" in text
+    assert "--prefer" not in text
 
 
 def test_the_same_figures_of_another_commit_are_no_contradiction(tmp_path: Path) -> None:
@@ -568,6 +598,10 @@ def test_tables_that_are_no_files(tmp_path: Path) -> None:
     assert "it is no file" in refused(tmp_path / "out", one)
 
 
+# Ten times as much in each line as in the one before.
+BOMB = b"".join(b"a%d: &a%d [%s]\n" % (n + 1, n + 1, b", ".join([b"*a%d" % n] * 10)) for n in range(12))
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -575,6 +609,8 @@ def test_tables_that_are_no_files(tmp_path: Path) -> None:
         (b"a: [", "is no configuration"),
         (b"just text", "no mapping of keys"),
         (b"a: &a [*a]", "is no configuration"),
+        (b"a0: &a0 [x]\n" + BOMB, "more than 100,000 values, counting those that an alias"),
+        (b"a0: &a0 {k: x}\n" + BOMB.replace(b"[*", b"{<<: [*").replace(b"]", b"]}"), "100,000 values"),
         (b"models: [demo]", "models of its run_config.yaml is no mapping"),
         (b"study: [demo]", "study of its run_config.yaml is no mapping"),
         (b"models: {demo: 3}", "models.demo of its run_config.yaml is no mapping"),
@@ -586,6 +622,14 @@ def test_a_damaged_configuration_is_one_line(tmp_path: Path, content: bytes, sai
     assert said in refused(tmp_path / "out", one)
 
 
+def test_a_configuration_whose_aliases_stand_for_billions_is_refused() -> None:
+    bomb: list[object] = ["x"]
+    for _ in range(12):
+        bomb = [bomb] * 10
+    with pytest.raises(ConfigError, match=r"^here: it has more than 100,000 values, counting those that an alias"):
+        validate({"study": bomb}, "here")
+
+
 def test_out_is_never_a_folder_that_is_joined(tmp_path: Path) -> None:
     one = part(tmp_path / "one", timing=[timing()])
     joined(tmp_path / "out", one)
@@ -595,6 +639,41 @@ def test_out_is_never_a_folder_that_is_joined(tmp_path: Path) -> None:
         assert "that is joined; name another folder" in refused(out, one, tmp_path / "out" / "tables")
     assert "that is joined" in refused(tmp_path, one)
     assert len(table(tmp_path / "out", "timing")) == 1
+
+
+def test_out_does_not_lie_in_a_folder_that_is_joined(tmp_path: Path) -> None:
+    one = part(tmp_path / "one", timing=[timing()])
+    (tmp_path / "link").symlink_to("one")
+    for out in (one / "new", one / "tables" / "new" / "deep", tmp_path / "link" / "new"):
+        assert "lies in the folder" in refused(out, one)
+    assert "lies in the folder" in refused(one / "tables" / "new", one / "tables")
+    joined(one / "beside", one / "tables")
+    checkout = part(tmp_path / "checkout", place="results/tables", timing=[timing()])
+    assert "lies in the folder" in refused(checkout / "results" / "new", checkout)
+    joined(checkout / "new", checkout)
+
+
+def test_out_that_no_system_makes_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, long = part(tmp_path / "one", timing=[timing()]), tmp_path / ("y" * 300)
+    text = refused(long, one)
+    assert text == f"--out: {long}: {os.strerror(errno.ENAMETOOLONG)}; give it a shorter name"
+
+    def none(*_: object, **__: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    # As /proc does.
+    monkeypatch.setattr(Path, "mkdir", none)
+    text = refused(tmp_path / "out", one)
+    assert text == f"--out: {tmp_path}/out: no folder can be made there; name another folder"
+
+
+def test_a_name_that_is_empty_is_not_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(part(tmp_path / "one", timing=[timing()]))
+    two = part(tmp_path / "two", timing=[timing()])
+    for words in (["", "--out", "../out"], [two, "--out", ""], [".", two, "--prefer", "", "--out", "../out"]):
+        with pytest.raises(UserError, match="the name of a folder is empty"):
+            command(*words)
+    assert command(".", two, "--prefer", ".", "--out", "../out", "--no-page").exit_code == 0
 
 
 def test_nothing_but_an_untouched_merge_is_replaced(tmp_path: Path) -> None:
@@ -716,7 +795,7 @@ def test_many_notes_are_cut_short(tmp_path: Path) -> None:
 
 def test_what_was_published_can_be_joined(tmp_path: Path) -> None:
     own = part(tmp_path / "own", timing=[timing(gpu="local")], environment=[environment(gpu="local")])
-    done = joined(tmp_path / "out", H200, own, H200)
-    assert done.counts["timing"] == [27, 1, 0]
-    assert done.counts["environment"] == [2, 1, 0]
+    done = joined(tmp_path / "out", H200, own)
+    assert done.counts["timing"] == [27, 1]
+    assert done.counts["environment"] == [2, 1]
     assert rows(tmp_path / "out" / "tables" / "timing.csv")[:27] == rows(H200 / "timing.csv")

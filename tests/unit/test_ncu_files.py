@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
 from types import SimpleNamespace
@@ -252,12 +253,68 @@ def test_what_ncu_said_beside_launches_is_a_note(tmp_path: Path) -> None:
 def test_the_bytes_of_the_file(tmp_path: Path, change: str) -> None:
     text = raw({TIME: ("1.25",)}, ["us"])
     content = {
-        "gz": gzip.compress(text.encode()),
+        "gz": gzip.compress(text.encode(), mtime=0),
         "bom": b"\xef\xbb\xbf" + text.encode(),
         "crlf": text.replace("\n", "\r\n").encode(),
         "utf-16": text.encode("utf-16"),
     }[change]
     assert launches(tmp_path, content)[0].metrics == {TIME: 1250.0}
+
+
+def left_out(folder: Path, text: str) -> tuple[int, list[str]]:
+    """How many launches are read, and the notes on what is not."""
+    trace = read(written(folder, text))
+    return sum(kernel.calls for kernel in trace.kernels), [note for note in trace.notes if "left out" in note]
+
+
+def with_second(change: Callable[[str], str]) -> str:
+    """A table of three launches, the row of the second of which is changed."""
+    head, units, *rows = raw({TIME: ("4", "6", "9")}, ["us"]).splitlines()
+    return "\n".join([head, units, rows[0], change(rows[1]), rows[2], ""])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda row: row + ',"8"',
+        lambda row: row.replace('"stir"', '""'),
+        lambda row: row + row.replace('"1","77"', '"5","77"', 1),
+        lambda row: row.replace('"9.0"', '"9==PROF== Profiling "q": 0%....100% - 8 passes\n.0"'),
+        lambda row: row.replace('"1"', f'"{"3" * 5000}"', 1),
+        lambda row: row.replace("(5, 1, 3)", f"({'3' * 5000}, 1, 3)"),
+        lambda row: "loss 0.5 " + row + ',"8"',
+    ],
+    ids=["a cell too many", "no name", "two rows", "a banner inside", "a long ID", "a large grid", "behind words"],
+)
+def test_a_row_that_cannot_be_read_is_a_note(tmp_path: Path, change: Callable[[str], str]) -> None:
+    calls, notes = left_out(tmp_path, with_second(change))
+    assert calls == 2
+    assert len(notes) == 1
+    assert "a line of the table" in notes[0]
+
+
+def test_every_such_row_is_counted(tmp_path: Path) -> None:
+    text = raw({TIME: tuple("469")}, ["us"])
+    wide = text.replace('"6"', '"6","8"').replace('"9"\n', '"9","8"\n')
+    calls, notes = left_out(tmp_path, wide)
+    assert calls == 1
+    assert ["2 lines of the table" in note for note in notes] == [True]
+    bare = wide.replace('"', "").replace("(64, 2, 1)", "64").replace("(5, 1, 3)", "5")
+    calls, notes = left_out(tmp_path, bare)
+    assert calls == 1
+    assert ["2 lines of the table" in note for note in notes] == [True]
+    assert left_out(tmp_path, text + 'step 1, 2\n{"loss": "0.5", "step": "7"}\n') == (3, [])
+
+
+def test_what_ncu_prints_behind_a_row_is_no_part_of_it(tmp_path: Path) -> None:
+    text = with_second(lambda row: row + "==PROF== Disconnected from process 77")
+    assert left_out(tmp_path, text) == (3, [])
+    text = with_second(lambda row: row + "==ERROR== the oven is cold")
+    assert "Nsight Compute said: the oven is cold" in read(written(tmp_path, text)).notes
+
+
+def test_a_table_of_which_no_row_can_be_read_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path, raw({TIME: ("4",)}, ["us"], ""), "no launch", "a line of the table", "--page raw")
 
 
 # Numbers
@@ -299,6 +356,87 @@ def test_numbers_of_every_locale(tmp_path: Path, cells: tuple[str, ...], values:
 def test_one_launch_decides_for_the_whole_file(tmp_path: Path) -> None:
     text = raw({TIME: ("1.234", "2.345", "0,5")}, ["us"])
     assert [launch.metrics[TIME] for launch in launches(tmp_path, text)] == [1_234_000, 2_345_000, 500]
+
+
+def semicolons(name: str, unit: str, *cells: str, size: str = "(64; 2; 1)") -> str:
+    rows = [[*identity(number)[:7], size, *identity()[8:], cell] for number, cell in enumerate(cells)]
+    return quoted([*HEAD, name], ["" for _ in HEAD] + [unit], *rows, delimiter=";")
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        # A GPU's clock has no fractions of a ns.
+        (raw({TIME: ("7.136", "8.032")}, ["ns"]), (7136, 8032)),
+        (raw({TIME: ("7,136", "8,032")}, ["ns"]), (7136, 8032)),
+        (raw({TIME: ("7.136", "8.032")}), (7136, 8032)),
+        (semicolons(TIME, "nsecond", "7.136", "8.032"), (7136, 8032)),
+        # Durations are whole ns, so that three digits behind us are decimals.
+        (raw({TIME: ("7.136", "8.032")}, ["us"]), (7136, 8032)),
+        (semicolons(TIME, "us", "7,136", "8,032"), (7136, 8032)),
+        (raw({TIME: ("7,136", "8,032")}, ["us"]), (7136, 8032)),
+        (raw({TIME: ("7,136", "8,032")}, ["msecond"]), (7_136_000, 8_032_000)),
+        # Numbers that can be read in one way only are better evidence.
+        (raw({TIME: ("7,136", "8,032.5")}, ["us"]), (7_136_000, 8_032_500)),
+        (raw({TIME: ("7.136", "8.032"), "a__b": ("1.5", "2.25")}, ["ns", "%"]), (7.136, 8.032)),
+    ],
+)
+def test_durations_tell_the_decimal_mark(tmp_path: Path, text: str, ns: tuple[float, ...]) -> None:
+    assert [launch.metrics[TIME] for launch in launches(tmp_path, text)] == pytest.approx(ns, rel=1e-12)
+
+
+def test_durations_tell_it_on_the_page_details_too(tmp_path: Path) -> None:
+    text = details(["S", TIME, "ns", "7.136"], ["T", "Duration", "ns", "7.136"])
+    assert metrics(tmp_path, text) == {TIME: 7136.0}
+    trace = read(tmp_path / "ncu.csv")
+    assert (trace.kernels[0].time_ms, len(trace.notes)) == (0.007136, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (semicolons("a__b", "%", "7,136", size="(64, 2, 1)"), 7.136),
+        (semicolons("a__b", "%", "7,136").replace(";", ",").replace("(64, 2, 1)", "(64; 2; 1)"), 7.136),
+        (raw({"a__b": ("7,136",), "c__d.sum": ("1.234",)}, ["%", "inst"]), 7.136),
+        (raw({"a__b": ("7,136",), "launch__grid_size": ("1.234",)}, ["%", ""]), 7.136),
+        (semicolons("a__b", "%", "7.136", size="(1,024; 1; 1)"), 7.136),
+        (raw({"a__b": ("7,136",)}, ["%"]).replace('"77"', '"1.234"'), 7.136),
+        (semicolons("a__b", "%", "7.136", size="(1.024; 1; 1)"), 7136.0),
+    ],
+)
+def test_what_else_tells_the_decimal_mark(tmp_path: Path, text: str, value: float) -> None:
+    assert launches(tmp_path, text)[0].metrics["a__b"] == value
+
+
+def test_a_decimal_mark_that_is_a_guess_is_a_note(tmp_path: Path) -> None:
+    def doubts(text: str) -> list[str]:
+        return [note for note in read(written(tmp_path, text)).notes if "decimal mark" in note]
+
+    (note,) = doubts(raw({TIME: ("7,136",)}, ["us"]))
+    assert '"7,136"' in note
+    assert '"," is taken' in note
+    # Some have a comma and some a point, and neither is more.
+    (note,) = doubts(raw({TIME: ("7.136", "8,032")}, ["us"]))
+    assert '"." is taken' in note
+    for sure in (
+        raw({TIME: ("7.136",)}, ["us"]),
+        raw({TIME: ("7.136",)}, ["ns"]),
+        semicolons(TIME, "us", "7,136"),
+        raw({TIME: ("7,136", "0,5")}, ["us"]),
+        # The kernel table does not need this one.
+        raw({TIME: ("5",), "a__b": ("7,136",)}, ["us", "%"]),
+    ):
+        assert doubts(sure) == []
+
+
+@pytest.mark.parametrize(
+    ("cell", "ns"),
+    [("0." + "0" * 90 + "7", 7e-91), ("4" + "0" * 90, 4e90), ("1" + "0" * 500, None), ("0." + "0" * 500 + "7", None)],
+    ids=["small", "large", "too large", "too long"],
+)
+def test_a_long_number_is_never_read_in_part(tmp_path: Path, cell: str, ns: float | None) -> None:
+    (launch,) = launches(tmp_path, raw({TIME: (cell,)}, ["ns"]))
+    assert launch.metrics.get(TIME) == (ns if ns is None else pytest.approx(ns, rel=1e-12))
 
 
 # The page details
@@ -449,6 +587,16 @@ def test_a_launch_without_a_time_stays(tmp_path: Path) -> None:
     trace = read(written(tmp_path, raw({"a__b": ("1", "1")}, [""])))
     assert (trace.kernels[0].calls, trace.kernels[0].time_ms) == (2, 0.0)
     assert any(note.startswith("no launch has") for note in trace.notes)
+
+
+def test_a_negative_time_does_not_count(tmp_path: Path) -> None:
+    trace = read(written(tmp_path, raw({TIME: ("2", "-6", "3", "n/a")}, ["ms"])))
+    assert (trace.kernels[0].calls, trace.kernels[0].time_ms) == (4, 5.0)
+    assert any(note.startswith("1 launch has a negative") for note in trace.notes)
+    assert any(note.startswith("1 of 4 launches has no") for note in trace.notes)
+    trace = read(written(tmp_path, raw({TIME: ("-1", "-6", "3")}, ["ms"])))
+    assert trace.kernels[0].time_ms == 3.0
+    assert any(note.startswith("2 launches have a negative") for note in trace.notes)
 
 
 def test_gpus_of_several_kinds_are_a_note(tmp_path: Path) -> None:
@@ -646,7 +794,7 @@ def test_a_launch_of_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_packed_report_goes_through_a_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = fake(monkeypatch, [action()])
     # By what it is, not by its name.
-    path = written(tmp_path, gzip.compress(b"NVR\0 and more"), "a.bin")
+    path = written(tmp_path, gzip.compress(b"NVR\0 and more", mtime=0), "a.bin")
     assert len(read_launches(path)) == 1
     assert seen[0].suffix == ".ncu-rep"
     assert not seen[0].exists()
@@ -671,8 +819,15 @@ def test_reports_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_the_real_package_refuses_what_is_no_report(tmp_path: Path) -> None:
     pytest.importorskip("ncu_report")
-    for content in (b"hello", b"NVR\0", b"NVR\0" + bytes(range(256)), gzip.compress(b"hello")):
+    for content in (b"hello", b"NVR\0", b"NVR\0" + bytes(range(256)), gzip.compress(b"hello", mtime=0)):
         refused(tmp_path, content, "no launch", name="a.ncu-rep")
+
+
+def test_the_limit_of_other_tables_is_left_as_it_was(tmp_path: Path) -> None:
+    before = csv.field_size_limit()
+    with pytest.raises(UserError):
+        read_launches(written(tmp_path, b"no table"))
+    assert csv.field_size_limit() == before
 
 
 def test_readers_load_nothing_heavy() -> None:

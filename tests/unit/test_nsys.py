@@ -169,6 +169,8 @@ def test_records_without_times_are_left_out_and_told(export: Export) -> None:
     assert trace.occupied is not None
     assert trace.occupied.span_ms == 2.0
     assert trace.notes == ("3 records without times were left out",)
+    del export.tables["CUPTI_ACTIVITY_KIND_KERNEL"][1:3]
+    assert export.read().notes == ("1 record without times was left out",)
 
 
 def test_a_name_that_is_no_text_of_utf8_is_read(export: Export) -> None:
@@ -218,6 +220,42 @@ def test_two_processes_that_each_see_one_gpu_as_the_first_are_on_two_gpus(export
     assert trace.occupied is not None
     assert trace.occupied.busy_ms == 5.0
     assert "2 GPUs and 2 processes" in trace.notes[0]
+
+
+def test_the_busiest_gpu_is_the_one_that_was_busy_longest_not_that_of_most_kernel_time(export: Export) -> None:
+    export.since = 1_700_000_000_000_000_000
+    export.kernel("k", 0, 2, deviceId=0)
+    export.kernel("k", 0, 2, deviceId=0, streamId=8)
+    export.kernel("k", 0, 3, deviceId=1)
+    trace = export.read()
+    assert trace.occupied is not None
+    assert trace.occupied.busy_ms == 3.0
+    [note] = trace.notes
+    assert "2 GPUs and 1 process (GPU 0 with 2, GPU 1 with 1 row of work)" in note
+    assert "told of GPU 1" in note
+
+
+def test_times_that_add_up_to_more_than_64_bits_hold(export: Export) -> None:
+    for stream in range(3):
+        export.kernel("k", 0, 0, called=1, streamId=stream)
+        export.tables["CUPTI_ACTIVITY_KIND_KERNEL"][-1]["end"] = 2**62 + 1
+    export.mark("step", 0, 5)
+    trace = export.read()
+    assert trace.kernels == (Kernel("k", "(5,2,1)x(64,1,1)", 3, pytest.approx(3 * 2**62 / 1e6)),)
+    assert trace.ranges == (MarkedRange("step", 1, 3, pytest.approx(3 * 2**62 / 1e6)),)
+    assert trace.occupied is not None
+    assert trace.occupied.busy_ms == pytest.approx(2**62 / 1e6)
+
+
+def test_a_view_that_is_broken_hides_nothing_else(export: Export) -> None:
+    export.kernel("k", 0, 3)
+    export.write()
+    connection = sqlite3.connect(export.path)
+    connection.execute("CREATE VIEW mine AS SELECT * FROM gone")
+    connection.execute("CREATE VIEW circle AS SELECT * FROM circle")
+    connection.commit()
+    connection.close()
+    assert nsys_file.read(export.path).kernels[0].time_ms == 3.0
 
 
 def test_exports_before_2021_name_the_gpu_elsewhere(export: Export) -> None:

@@ -1,7 +1,7 @@
 """Reads a Chrome trace of torch.profiler (Kineto): kernels, how busy the GPU was, and the ranges that were marked.
 
-Complete events ("ph": "X") count, with `ts` and `dur` in microseconds. A 2 GB file takes far less memory than that: of
-each event a few numbers stay.
+Complete events ("ph": "X") count, with `ts` and `dur` in microseconds; pairs of begin and end ("B", "E") are not read.
+A 2 GB file takes far less memory than that: of each event a few numbers stay.
 """
 
 import math
@@ -14,6 +14,7 @@ from typing import Any
 from meddpm.config import UserError
 from meddpm.profiling.readers import chrome_trace, kineto_ranges
 from meddpm.profiling.trace import Kernel, Occupied, Trace, occupied
+from meddpm.words import one_line
 
 # What an event is, by its category in lower case. PyTorch before 1.11 wrote Kernel, Memcpy, Memset, Operator, Runtime.
 GPU, OPERATOR, LAUNCH, RANGE, GPU_RANGE = "gpu", "operator", "launch", "range", "gpu range"
@@ -28,7 +29,8 @@ LAUNCHERS = ("runtime", "driver")  # cuda_runtime, cuda_driver, xpu_runtime ...
 PROCESSES = {"CUDA functions": GPU, "CPU functions": OPERATOR}
 PROFILER_RANGES = ("ProfilerStep#", "PyTorch Profiler", "profiler::")
 
-# Microseconds. An end before the start, written without its sign as old writers did, looks longer than this.
+# Microseconds, of a duration and from zero. An end before the start, written without its sign as old writers did, looks
+# longer than this.
 LONGEST = 2.0**63 / 1000
 
 Event = dict[str, Any]
@@ -47,10 +49,17 @@ def read(path: Path | str) -> Trace:
     found = chrome_trace.read(path, _Found)
     notes = found.notes()
     if found.kernels:
-        device, busiest = found.busiest()
-        if len(found.devices_seen) > 1:
-            devices = len(found.devices_seen)
-            notes.append(f"kernels of {devices} devices are summed; how busy the GPU was is that of device {device}")
+        gpus = found.gpus()
+        (process, device), busiest = found.busiest(gpus)
+        if len(gpus) > 1:
+            of = f" of process {process}" if sum(own == device for _, own in gpus) > 1 else ""
+            which = one_line(f"{device}{of}")
+            notes.append(f"kernels of {len(gpus)} devices are summed; how busy the GPU was is that of device {which}")
+        processes = {process for process, _ in found.launches.places}
+        if len(processes) > 1 and found.ranges.spans:
+            notes.append(
+                f"launches of {len(processes)} processes: of a number that two of them have no kernel is known"
+            )
         return Trace(
             "torch",
             _longest_first(found.kernels),
@@ -65,7 +74,8 @@ def read(path: Path | str) -> Trace:
         if not name.startswith(PROFILER_RANGES):
             _count(operators, (name, None), time)
     if not operators:
-        raise UserError(f"{path}: the trace has no events of kernels or operators; profile again")
+        why = "".join(f"; {note}" for note in notes)
+        raise UserError(f"{path}: the trace has no events of kernels or operators{why}; profile again")
     if found.launched:
         notes.append("the trace has launches of kernels but no kernels: another profiler may have held the GPU")
     return Trace("torch", _longest_first(operators), on_gpu=False, notes=tuple(notes))
@@ -93,7 +103,7 @@ class _Operators:
     def add(self, thread: Any, name: str, start: float, duration: float) -> None:
         """One operator; times in microseconds."""
         if thread not in self.threads:
-            self.threads[thread] = array("l"), array("d"), array("d")
+            self.threads[thread] = array("i"), array("d"), array("d")
         names, starts, durations = self.threads[thread]
         names.append(self.names.setdefault(name, len(self.names)))
         starts.append(start)
@@ -136,9 +146,10 @@ class _Found:
         self.operators = _Operators()
         self.launches, self.work = kineto_ranges.Launches(), kineto_ranges.Work()
         self.ranges, self.gpu_ranges = kineto_ranges.Ranges(), kineto_ranges.Ranges()
-        # The devices of the work, by number in the order of their first event.
-        self.devices_seen: dict[Any, int] = {}
-        self.work_device = array("l")
+        # Process and device of the work, by number in the order of their first event: a trace that was merged of
+        # several processes may have GPUs that each knew as the first. None is a device that the event does not name.
+        self.devices_seen: dict[tuple[Any, Any], int] = {}
+        self.work_device = array("i")
         self.pairs = self.untimed = 0
         self.launched = False
 
@@ -153,7 +164,7 @@ class _Found:
         if kind is None or not isinstance(name, str):
             return
         start, duration = _number(event.get("ts")), _number(event.get("dur"))
-        if start is None or duration is None or not 0 <= duration < LONGEST:
+        if start is None or duration is None or not (abs(start) < LONGEST and 0 <= duration < LONGEST):
             self.untimed += 1
             return
         place = _plain(event.get("pid")), _plain(event.get("tid"))
@@ -178,24 +189,53 @@ class _Found:
             self.operators = _Operators()
         _count(self.kernels, (name, _launch(arguments)), duration)
         self.work.add(correlation, place, start, duration)
-        device = _plain(arguments.get("device", place[0]))
-        self.work_device.append(self.devices_seen.setdefault(device, len(self.devices_seen)))
+        device = arguments.get("device")
+        key = place[0], None if device is None else _plain(device)
+        self.work_device.append(self.devices_seen.setdefault(key, len(self.devices_seen)))
 
-    def busiest(self) -> tuple[Any, Occupied | None]:
-        """The device that was busy longest, and how busy it was."""
+    def gpus(self) -> dict[tuple[Any, Any], list[int]]:
+        """The numbers of each GPU, by process and device."""
+        found = {key: [number] for key, number in self.devices_seen.items() if key[1] is not None}
+        own: dict[Any, list[Any]] = {}
+        for process, device in found:
+            own.setdefault(process, []).append(device)
+        for (process, device), number in self.devices_seen.items():
+            if device is None:
+                # Work that names no device is of the one of its process; without it, the process is the device.
+                known = own.get(process, [])
+                found.setdefault((process, known[0] if len(known) == 1 else process), []).append(number)
+        return found
+
+    def busiest(self, gpus: dict[tuple[Any, Any], list[int]]) -> tuple[tuple[Any, Any], Occupied | None]:
+        """The GPU that was busy longest, as (process, device), and how busy it was."""
         import numpy
 
-        best: tuple[Any, Occupied | None] = None, None
-        device_of = numpy.asarray(self.work_device)
-        starts, durations = numpy.asarray(self.work.start), numpy.asarray(self.work.duration)
-        # From whole nanoseconds since the first start, lest rounding of long time stamps makes gaps.
-        starts = numpy.rint((starts - numpy.floor(starts.min())) * 1000)
-        ends = starts + numpy.rint(durations * 1000)
-        for device, number in self.devices_seen.items():
-            own = device_of == number
-            found = occupied(zip((starts[own] / 1e6).tolist(), (ends[own] / 1e6).tolist(), strict=True))
+        best: tuple[tuple[Any, Any], Occupied | None] = (None, None), None
+        starts = numpy.array(self.work.start)
+        # From whole nanoseconds since the first start, lest rounding of long time stamps makes gaps. In place, as there
+        # may be millions.
+        starts -= numpy.floor(starts.min())
+        starts *= 1000
+        numpy.rint(starts, out=starts)
+        ends = numpy.array(self.work.duration)
+        ends *= 1000
+        numpy.rint(ends, out=ends)
+        ends += starts
+        starts /= 1e6
+        ends /= 1e6
+        order, edges = slice(None), [0, len(starts)]
+        if len(gpus) > 1:
+            gpu_of = numpy.zeros(len(self.devices_seen), dtype=numpy.int32)
+            for place, numbers in enumerate(gpus.values()):
+                gpu_of[numbers] = place
+            gpu_of = gpu_of[numpy.asarray(self.work_device)]
+            order = numpy.argsort(gpu_of, kind="stable")
+            edges = numpy.searchsorted(gpu_of[order], numpy.arange(len(gpus) + 1))
+        starts, ends = starts[order], ends[order]
+        for key, low, high in zip(gpus, edges[:-1], edges[1:], strict=True):
+            found = occupied(starts[low:high], ends[low:high])
             if found and (best[1] is None or found.busy_ms > best[1].busy_ms):
-                best = device, found
+                best = key, found
         return best
 
     def device_name(self, device: Any) -> str | None:
@@ -211,10 +251,18 @@ class _Found:
         if self.unclosed:
             notes.append("the list of events has no closing bracket: events may be missing")
         if self.pairs:
-            notes.append(f"{self.pairs} events in pairs of begin and end (B, E) are left out")
+            notes.append(f"{_events(self.pairs)} in pairs of begin and end (B, E) {_are(self.pairs)} left out")
         if self.untimed:
-            notes.append(f"{self.untimed} events without a start or a duration are left out")
+            notes.append(f"{_events(self.untimed)} without a start or a duration {_are(self.untimed)} left out")
         return notes
+
+
+def _events(number: int) -> str:
+    return f"{number} event" if number == 1 else f"{number} events"
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _count(times: dict[Any, list[float]], key: Any, time: float) -> None:

@@ -15,7 +15,7 @@ class Launches:
     """Calls on the CPU that start work of the GPU: the number that both share, where and when (microseconds)."""
 
     def __init__(self) -> None:
-        self.correlation, self.place, self.start = array("q"), array("l"), array("d")
+        self.correlation, self.place, self.start = array("q"), array("i"), array("d")
         self.places: dict[Place, int] = {}
 
     def add(self, correlation: int, place: Place, start: float) -> None:
@@ -94,26 +94,42 @@ def marked(launches: Launches, work: Work, ranges: Ranges, gpu_ranges: Ranges) -
 
 
 def _launches_of(launches: Launches, work: Work) -> tuple[Any, Any]:
-    """Which kernels have a launch (a mask), and the index of the launch of each of those."""
+    """Which kernels have a launch (a mask), and the index of the launch of each of those.
+
+    Processes count their launches each for itself: in a trace that was merged of several, a number that two of them
+    have does not tell which launched a kernel, and counts as none.
+    """
     import numpy
 
     wanted, offered = numpy.asarray(work.correlation), numpy.asarray(launches.correlation)
     if not len(offered):
         return numpy.zeros(len(wanted), dtype=bool), numpy.zeros(0, dtype=int)
     order = numpy.argsort(offered, kind="stable")
-    nearest = order[numpy.minimum(numpy.searchsorted(offered[order], wanted), len(offered) - 1)]
-    known = offered[nearest] == wanted
-    return known, nearest[known]
+    offered = offered[order]
+    found = numpy.searchsorted(offered, wanted)
+    numpy.minimum(found, len(offered) - 1, out=found)
+    known = offered[found] == wanted
+    number: dict[Any, int] = {}
+    process_of = numpy.array([number.setdefault(process, len(number)) for process, _ in launches.places])
+    if len(number) > 1:
+        process = process_of[numpy.asarray(launches.place)[order]]
+        changes = (offered[1:] == offered[:-1]) & (process[1:] != process[:-1])
+        known &= ~numpy.isin(wanted, offered[1:][changes])
+    return known, order[found[known]]
 
 
 def _totals(ranges: Ranges, places: dict[Place, int], place: Any, time: Any, duration: Any) -> dict[str, Total]:
     """Number and time of the kernels whose `place` and `time` are within the ranges, by name of the range."""
     import numpy
 
+    if not ranges.spans:
+        return {}
     order = numpy.lexsort((time, place))
     place, time = place[order], time[order]
     # Number and time of any stretch of them are differences of two sums.
-    sums = numpy.concatenate([[0.0], numpy.cumsum(duration[order])])
+    sums = numpy.zeros(len(order) + 1)
+    numpy.cumsum(duration[order], out=sums[1:])
+    del order
     totals: dict[str, Total] = {}
     for (where, name), (starts, ends) in ranges.spans.items():
         if where not in places:

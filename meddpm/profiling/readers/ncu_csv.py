@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -30,12 +29,14 @@ from meddpm.profiling.readers.ncu_files import (
     reading,
     rule,
 )
+from meddpm.profiling.readers.ncu_numbers import SIZES_APART, SPACES, DecimalMark, plain, value
 from meddpm.words import one_line
 
 # Columns that say which launch it is; everything else of a raw table is a metric.
 IDENTITY = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Device", "CC")
 COLUMNS = frozenset({*IDENTITY, "Kernel Time", "Block Size", "Grid Size"})
-NUMBERED = ("ID", "Process ID", "Context", "Stream", "Device", "CC", "Block Size", "Grid Size")
+WHOLE = ("ID", "Process ID", "Context", "Stream", "Device")
+NUMBERED = (*WHOLE, "CC", "Block Size", "Grid Size")
 PUSH_POP = "Push/Pop_Range"
 START_STOP = "Start/Stop_Range"
 
@@ -108,19 +109,17 @@ LABELS = {
 # Letters of a line, and lines of a row (a range's name may break it), at most: what is longer is no table.
 LONGEST_LINE = 1 << 24
 LONGEST_ROW = 20
-# So many numbers that can be read in one way only settle how a file writes them.
-ENOUGH = 500
+# Letters of an ID or of a size of the grid at most.
+LONGEST_NUMBERED = 100
 
-# What stands between groups of digits: spaces of any kind, and apostrophes (Switzerland).
-SPACES = r"\s'\u2019"
 METRIC = re.compile(r"[\w.:]*\w__[\w.:]+")
 NAMED_UNIT = re.compile(r"(.+?) \[([^\]]*)\]")
 ROW_START = re.compile(rf"\"\d[\d.,{SPACES}]*\"[,;\t]")
-NUMBER = re.compile(r"([+-]?)(\d[\d.,]*|[.,]\d+)([eE][+-]?\d+)?")
-GROUP_SPACE = re.compile(rf"(?<=\d)[{SPACES}](?=\d{{3}}(?!\d))")
+# ID and Process ID, also behind what a program printed.
+ROW_INSIDE = re.compile(r"\"\d+\"[,;\t]\"\d+\"[,;\t]\"")
+# What ncu prints may follow a row without an end of line.
+BANNER = re.compile(r"(?<=\")==(?:PROF|WARNING|ERROR)== ")
 DIGITS = re.compile(rf"[\d.,;x(){SPACES}]*")
-GROUPS = {mark: re.compile(rf"\d{{1,3}}(\{mark}\d{{2,3}})*\{mark}\d{{3}}") for mark in ".,"}
-UNSETTLED = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
 REFUSED = "ERR_NVGPUCTRPERM"
 
 
@@ -188,7 +187,9 @@ class _Said:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.refused = self.nvprof = self.text_page = self.cut = self.table = self.summary = False
+        self.refused = self.nvprof = self.text_page = self.table = self.summary = False
+        # Rows that end too early, and other lines that begin like a row and cannot be read.
+        self.cut = self.lost = 0
 
     def hear(self, line: str) -> None:
         if "==ERROR==" in line or "No kernels were profiled" in line:
@@ -203,13 +204,24 @@ class _Said:
             self.text_page = True
         self.refused = self.refused or REFUSED in line
 
+    def missing(self) -> list[str]:
+        """Words on the rows that were left out."""
+        words = []
+        if self.cut:
+            which = "a row is" if self.cut == 1 else f"{self.cut} rows are"
+            words.append(f"{which} cut short and left out")
+        if self.lost:
+            which = "a line of the table is" if self.lost == 1 else f"{self.lost} lines of the table are"
+            words.append(f"{which} left out, because no launch can be read there")
+        return words
+
 
 def launches(path: Path, wanted: frozenset[str] | None, notes: list[str]) -> Iterator[Launch]:
     """The launches of a CSV, in its order, with the metrics that are `wanted` (None: all) and their rules.
 
     Words for the reader go to `notes`. Raises UserError where there is no launch.
     """
-    mark = _decimal_mark(path)
+    mark, doubt = _decimal_mark(path, wanted)
     said = _Said()
     count, flat, unitless = 0, False, False
     for launch, table, was_flat in _all(path, wanted, mark, said):
@@ -223,8 +235,9 @@ def launches(path: Path, wanted: frozenset[str] | None, notes: list[str]) -> Ite
         notes.append("the file tells only how many blocks and threads a launch had: they are written as if all along x")
     if unitless:
         notes.append("the file names no units: numbers are taken in base units, times in ns")
-    if said.cut:
-        notes.append("a row is cut short and left out")
+    if doubt:
+        notes.append(doubt)
+    notes.extend(said.missing())
     notes.extend(f"Nsight Compute said: {line}" for line in said.lines)
 
 
@@ -239,9 +252,9 @@ def _all(path: Path, wanted: frozenset[str] | None, mark: str, said: _Said) -> I
             metrics = {}
             for place, name, _, power in table.metrics:
                 if place < len(cells) and (wanted is None or name in wanted):
-                    value = _value(_plain(cells[place]), mark, power)
-                    if value is not None:
-                        metrics[name] = value
+                    found_value = value(plain(cells[place]), mark, power)
+                    if found_value is not None:
+                        metrics[name] = found_value
             launch, flat = _launch(table, cells, number, metrics, table.units, ())
             yield launch, table, flat
             continue
@@ -266,14 +279,12 @@ def _add(rows: _Open, table: _Table, cells: list[str], mark: str, wanted: frozen
     section, label = table.cell(cells, "Section Name"), table.cell(cells, "Metric Name")
     if label:
         rows.seen.add((section, label))
-        unit, power = base_unit(table.cell(cells, "Metric Unit"))
-        value = _value(_plain(table.cell(cells, "Metric Value")), mark, power)
-        named = METRIC.search(label)
-        name = named[0] if named else LABELS.get((label, unit), label)
-        if name in rows.metrics and name == label and rows.metrics[name] != value:
+        name, unit, power = _metric(table, cells)
+        found = value(plain(table.cell(cells, "Metric Value")), mark, power)
+        if name in rows.metrics and name == label and rows.metrics[name] != found:
             name = f"{section}: {label}"
-        if value is not None and (wanted is None or name in wanted):
-            rows.metrics.setdefault(name, value)
+        if found is not None and (wanted is None or name in wanted):
+            rows.metrics.setdefault(name, found)
             if unit:
                 rows.units.setdefault(name, unit)
     name = table.cell(cells, "Rule Name")
@@ -283,10 +294,18 @@ def _add(rows: _Open, table: _Table, cells: list[str], mark: str, wanted: frozen
             table.cell(cells, "Rule Type"),
             table.cell(cells, "Rule Description"),
             table.cell(cells, "Estimated Speedup Type"),
-            _value(_plain(table.cell(cells, "Estimated Speedup")), mark, 0),
+            value(plain(table.cell(cells, "Estimated Speedup")), mark, 0),
         )
         if advice:
             rows.rules.append(advice)
+
+
+def _metric(table: _Table, cells: list[str]) -> tuple[str, str, int]:
+    """Of a row of the page details: the metric's name, base unit and power of ten."""
+    label = table.cell(cells, "Metric Name")
+    unit, power = base_unit(table.cell(cells, "Metric Unit"))
+    named = METRIC.search(label)
+    return named[0] if named else LABELS.get((label, unit), label), unit, power
 
 
 def _launch(
@@ -321,7 +340,7 @@ def _launch(
 def _sizes(text: str) -> list[int]:
     """The three numbers of "(128, 1, 1)"; none where the text is something else."""
     inside = text.strip("() ")
-    parts = re.split(r",\s+|;\s*|\s*x\s*", inside)
+    parts = SIZES_APART.split(inside)
     if len(parts) == 1:
         parts = inside.split(",")
     digits = [re.sub(r"\D", "", part) for part in parts]
@@ -353,6 +372,8 @@ def _refuse(path: Path, said: _Said) -> NoReturn:
         raise UserError(f"{path}: a log of nvprof, which is another tool; profile with ncu, and export with {EXPORT}")
     if said.summary:
         raise UserError(f"{path}: a summary (--print-summary), without the launches; export with {EXPORT}")
+    if missing := said.missing():
+        raise UserError(f"{path}: no launch in it: {', '.join(missing)}; export with {EXPORT}")
     if said.table:
         raise UserError(f"{path}: the table has no launch; profile again, and see that the range has kernels")
     if said.text_page:
@@ -362,15 +383,24 @@ def _refuse(path: Path, said: _Said) -> NoReturn:
 
 def _rows(path: Path, said: _Said) -> Iterator[tuple[_Table, list[str]]]:
     """Each row of a launch, with its table. Lines that belong to no table go to `said`."""
-    # Values of every instance of a metric may stand in one cell; the limit is the process's.
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
+    # Values of every instance of a metric may stand in one cell; the limit is the process's, and others rely on it.
+    before = csv.field_size_limit()
+    csv.field_size_limit(max(before, LONGEST_LINE))
+    try:
+        yield from _rows_of_any_length(path, said)
+    finally:
+        csv.field_size_limit(before)
+
+
+def _rows_of_any_length(path: Path, said: _Said) -> Iterator[tuple[_Table, list[str]]]:
     table: _Table | None = None
     begun: list[str] = []
     for line in _lines(path):
         if begun:
             joined = "\n".join([*begun, line])
             if ROW_START.match(line) or line.startswith("==") or len(begun) >= LONGEST_ROW:
-                begun, said.cut = [], True
+                begun = []
+                said.cut += 1
             elif joined.count('"') % 2:
                 begun.append(line)
                 continue
@@ -388,14 +418,19 @@ def _rows(path: Path, said: _Said) -> Iterator[tuple[_Table, list[str]]]:
             said.hear(line)
             continue
         cells = _cells_of_row(table, line)
+        if cells is None and table.quoted and (banner := BANNER.search(line)):
+            cells = _cells_of_row(table, line[: banner.start()])
+            if cells is not None:
+                said.hear(line[banner.start() :])
         if cells is not None:
             table.begun = True
             yield table, cells
         elif table.quoted and ROW_START.match(line) and line.count('"') % 2:
             begun = [line]
         elif not _take_units(table, line):
+            said.lost += _is_like_a_row(table, line)
             said.hear(line)
-    said.cut = said.cut or bool(begun)
+    said.cut += bool(begun)
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -435,6 +470,14 @@ def _cells_of_row(table: _Table, line: str) -> list[str] | None:
     return cells
 
 
+def _is_like_a_row(table: _Table, line: str) -> bool:
+    """Whether a line that cannot be read as a row seems to be meant as one."""
+    if table.quoted:
+        return bool(ROW_START.match(line) or ROW_INSIDE.search(line))
+    start = line.partition(table.delimiter)[0]
+    return bool(table.delimiter in line and table.columns[0] == "ID" and start and DIGITS.fullmatch(start))
+
+
 def _checked(table: _Table, text: str) -> list[str] | None:
     if table.quoted and not text.startswith('"'):
         return None
@@ -444,7 +487,8 @@ def _checked(table: _Table, text: str) -> list[str] | None:
     if not cells or len(cells) > len(table.columns) or not table.cell(cells, "Kernel Name"):
         return None
     # Rows of other tools leave such cells empty, but words stand in none of them.
-    if not all(DIGITS.fullmatch(table.cell(cells, name)) for name in NUMBERED):
+    numbered = [table.cell(cells, name) for name in NUMBERED]
+    if not all(len(text) <= LONGEST_NUMBERED and DIGITS.fullmatch(text) for text in numbered):
         return None
     if "ID" in table.places and not table.cell(cells, "ID"):
         return None
@@ -476,69 +520,27 @@ def _split(line: str, delimiter: str) -> list[str] | None:
         return None
 
 
-def _decimal_mark(path: Path) -> str:
-    """ "." or ",": as most numbers of the file have it that can be read in one way only; "." where there are none."""
-    votes = {".": 0, ",": 0}
+def _decimal_mark(path: Path, wanted: frozenset[str] | None) -> tuple[str, str | None]:
+    """ "." or ",", as the numbers of the file tell, and a note where they do not tell and `wanted` ones need it."""
+    mark = DecimalMark()
+    last = None
     with closing(_rows(path, _Said())) as rows:
         for table, cells in rows:
+            if table.number != last:
+                mark.see_delimiter(table.delimiter)
+                last = table.number
+            for name in WHOLE:
+                mark.see_whole(table.cell(cells, name))
+            for name in ("Grid Size", "Block Size"):
+                mark.see_sizes(table.cell(cells, name))
             if table.by_metric:
-                texts = [table.cell(cells, name) for name in ("Metric Value", "Estimated Speedup")]
+                name, unit, power = _metric(table, cells)
+                mark.see(table.cell(cells, "Metric Value"), name, unit, power, wanted is None or name in wanted)
+                mark.see(table.cell(cells, "Estimated Speedup"), "", "%", 0, wanted is None)
             else:
-                texts = [cells[place] for place, *_ in table.metrics if place < len(cells)]
-            for text in texts:
-                vote = _number(_plain(text), ".")[1]
-                if vote:
-                    votes[vote] += 1
-            if sum(votes.values()) >= ENOUGH:
+                for place, name, unit, power in table.metrics:
+                    if place < len(cells):
+                        mark.see(cells[place], name, unit, power, wanted is None or name in wanted)
+            if mark.is_settled():
                 break
-    return "," if votes[","] > votes["."] else "."
-
-
-def _plain(text: str) -> str:
-    """The value of a cell, without those of the instances behind it: "5 (1; 2; 2)"."""
-    text = text.strip()
-    return (text.partition("(")[0] if text.endswith(")") else text)[:80].rstrip("% ")
-
-
-@lru_cache(maxsize=1 << 16)
-def _value(text: str, mark: str, power: int) -> float | None:
-    """The number of a cell times a power of ten; None for "n/a", words, nan and infinities."""
-    number = _number(text, mark)[0]
-    if number is None:
-        return None
-    # The power joins the text, so that 0.001728 ms are 1728 ns and not a hair more.
-    value = float(number) * 10.0**power if "e" in number.lower() else float(f"{number}e{power}")
-    return value if abs(value) != float("inf") else None
-
-
-@lru_cache(maxsize=1 << 16)
-def _number(text: str, mark: str) -> tuple[str | None, str | None]:
-    """A number in digits and ".", and the decimal mark that it shows beyond doubt; (None, None) where it is none.
-
-    `mark` decides only what can be read both ways, as "1,234".
-    """
-    match = NUMBER.fullmatch(GROUP_SPACE.sub("", text))
-    if match is None:
-        return None, None
-    sign, digits, exponent = match[1], match[2], match[3] or ""
-    marks = [letter for letter in digits if letter in ".,"]
-    shown = None
-    if not marks:
-        return sign + digits + exponent, None
-    if len(set(marks)) == 2:
-        shown = marks[-1]
-        whole, _, part = digits.rpartition(shown)
-        if not GROUPS[marks[0]].fullmatch(whole):
-            return None, None
-        digits = re.sub(r"[.,]", "", whole) + "." + part
-    elif len(marks) > 1:
-        if not GROUPS[marks[0]].fullmatch(digits):
-            return None, None
-        shown = "," if marks[0] == "." else "."
-        digits = digits.replace(marks[0], "")
-    elif UNSETTLED.fullmatch(digits) and not exponent:
-        digits = digits.replace(marks[0], "." if marks[0] == mark else "")
-    else:
-        shown = marks[0]
-        digits = digits.replace(shown, ".")
-    return sign + digits + exponent, shown
+    return mark.found()

@@ -124,19 +124,26 @@ def read(path: Path | str) -> Trace:
     found: dict[tuple[str, str | None], list[float]] = {}
     devices: dict[str, None] = {}
     notes = [SERIALISED]
-    count, untimed = 0, 0
+    count, untimed, negative = 0, 0, 0
     for launch in _launches(Path(path), NEEDED, notes):
         time = duration_ms(launch)
         count += 1
         untimed += time is None
+        if time is not None and time < 0:
+            negative, time = negative + 1, None
         sums = found.setdefault((launch.kernel, launch.launch), [0, 0.0])
         sums[0] += 1
         sums[1] += time or 0.0
         if launch.device:
             devices[launch.device] = None
     if untimed:
-        which = "no launch has" if untimed == count else f"{untimed} of {count} launches have no"
-        notes.append(f"{which} {DURATIONS[0]} and count as 0 ms; profile with --metrics {DURATIONS[0]}")
+        which = f"{untimed} of {count} launches {'has' if untimed == 1 else 'have'} no"
+        which = f"no launch has {DURATIONS[0]}: they" if untimed == count else f"{which} {DURATIONS[0]} and"
+        verb = "counts" if untimed == 1 < count else "count"
+        notes.append(f"{which} {verb} as 0 ms; profile with --metrics {DURATIONS[0]}")
+    if negative:
+        words = "launch has" if negative == 1 else "launches have"
+        notes.append(f"{negative} {words} a negative duration, taken as 0 ms: the counters cannot be trusted")
     if len(devices) > 1:
         notes.append("launches of several kinds of GPU: " + ", ".join(devices))
     kernels = [Kernel(name, shape, int(calls), time) for (name, shape), (calls, time) in found.items()]

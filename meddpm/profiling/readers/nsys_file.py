@@ -153,8 +153,13 @@ class _Export:
         self.path = path
         self.rows = connection.execute
         self.columns: dict[str, set[str]] = {}
-        for (table,) in self.rows("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall():
-            self.columns[table] = {name for (name,) in self.rows("SELECT name FROM pragma_table_info(?)", (table,))}
+        for table, kind in self.rows("SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')").fetchall():
+            try:
+                self.columns[table] = {name for (name,) in self.rows("SELECT name FROM pragma_table_info(?)", (table,))}
+            except sqlite3.OperationalError:
+                # A view of what is not there, which somebody made; damage is another error.
+                if kind != "view":
+                    raise
 
     def has(self, table: str, *columns: str) -> bool:
         return table in self.columns and self.columns[table].issuperset(columns)
@@ -221,13 +226,16 @@ class _Export:
         return " UNION ALL ".join(parts)
 
     def sums(self, table: str, *names: str) -> Iterable[tuple[Any, ...]]:
-        """The values of the columns `names` (None for one that is not there), calls and ns of each combination."""
+        """The values of the columns `names` (None for one that is not there), calls and ns of each combination.
+
+        The ns are a float: those of damaged records may add up to more than a whole number of SQLite holds.
+        """
         if not self.has(table, "start", "end"):
             return ()
         keys = ", ".join(self.column(table, name) for name in names)
         places = ", ".join(str(place + 1) for place in range(len(names)))
         return self.rows(
-            f'SELECT {keys}, count(*), sum("end" - start) FROM {table} WHERE {self.valid(table)} GROUP BY {places}'
+            f'SELECT {keys}, count(*), total("end" - start) FROM {table} WHERE {self.valid(table)} GROUP BY {places}'
         )
 
     def kernels(self) -> list[Kernel]:
@@ -290,7 +298,6 @@ class _Export:
     def devices(self) -> tuple[Occupied | None, str | None, list[str]]:
         """How busy the busiest GPU was, its name, and a note where there are several."""
         physical = self.physical()
-        time: Counter[Any] = Counter()
         calls: Counter[Any] = Counter()
         processes = set()
         # Of each GPU the stretches in which something ran; what ran at once is one stretch, so that few are held.
@@ -299,27 +306,30 @@ class _Export:
         for process, device, _, start, end in self.rows(f"{self.work()} ORDER BY start"):
             key = physical.get((process, device), (False, device))
             processes.add(process)
-            time[key] += end - start
             calls[key] += 1
             if ends[key] and start <= ends[key][-1]:
                 ends[key][-1] = max(end, ends[key][-1])
             else:
                 starts[key].append(start)
                 ends[key].append(end)
-        if not time:
+        if not calls:
             return None, None, []
-        key = max(time, key=lambda key: (time[key], key))
+        # Floats: of damaged records the sum may be more than 64 bits hold.
+        busy = {key: float(np.subtract(ends[key], starts[key]).sum(dtype=float)) for key in calls}
+        key = max(busy, key=lambda key: (busy[key], key))
         # From the first start: a count of ns since 1970 is more than a float holds.
-        first, pairs = starts[key][0], zip(starts[key], ends[key], strict=True)
-        stretches = (((start - first) / 1e6, (end - first) / 1e6) for start, end in pairs)
+        first = starts[key][0]
+        own = [(np.frombuffer(side[key], np.int64) - first) / 1e6 for side in (starts, ends)]
         notes = []
-        if len(time) > 1 or len(processes) > 1:
+        if len(calls) > 1 or len(processes) > 1:
+            last = max(calls)
             each = ", ".join(f"GPU {_gpu(key)} with {calls[key]}" for key in sorted(calls))
             notes.append(
-                f"the table adds up {len(time)} GPUs and {len(processes)} processes ({each} rows of work); "
+                f"the table adds up {_counted(len(calls), 'GPU')} and {_counted(len(processes), 'process', 'es')} "
+                f"({each} {'row' if calls[last] == 1 else 'rows'} of work); "
                 f"how busy the GPU was is told of GPU {_gpu(key)}, which worked longest"
             )
-        return occupied(stretches), self.names().get(key), notes
+        return occupied(*own), self.names().get(key), notes
 
     def physical(self) -> dict[tuple[int, int], tuple[bool, int]]:
         """(True, number of the GPU in the machine) for a process and the number by which that process knows it."""
@@ -378,7 +388,7 @@ class _Export:
             if which.size:
                 order = np.argsort(np.frombuffer(at, np.int64))
                 at, time = np.frombuffer(at, np.int64)[order], np.frombuffer(time, np.int64)[order]
-                until = np.concatenate([[0], np.cumsum(time)])
+                until = np.concatenate([[0.0], np.cumsum(time, dtype=float)])
                 first, behind = np.searchsorted(at, starts, "left"), np.searchsorted(at, ends, "right")
                 kernels += np.bincount(which, behind - first, len(names))
                 times += np.bincount(which, until[behind] - until[first], len(names))
@@ -433,7 +443,9 @@ class _Export:
         for table in (KERNELS, GRAPHS, COPIES, FILLS):
             if self.has(table, "start", "end"):
                 count += next(self.rows(f"SELECT count(*) FROM {table} WHERE ({TIMED}) IS NOT TRUE"))[0]
-        return [f"{count} records without times were left out"] if count else []
+        return (
+            [f"{_counted(count, 'record')} without times {'was' if count == 1 else 'were'} left out"] if count else []
+        )
 
     def faults(self) -> list[str]:
         """What nsys itself said went wrong, the first few."""
@@ -444,16 +456,20 @@ class _Export:
         return [one_line(str(text)) for (text,) in rows]
 
 
-Timed = tuple[str, str | None, int, int]
+Timed = tuple[str, str | None, int, float]
 
 
 def _added(timed: Iterable[Timed]) -> list[Kernel]:
     """Kernels of (name, launch, calls, ns), those of one name and launch added up."""
-    found: dict[tuple[str, str | None], tuple[int, int]] = {}
+    found: dict[tuple[str, str | None], tuple[int, float]] = {}
     for name, launch, calls, time in timed:
-        before = found.get((name, launch), (0, 0))
+        before = found.get((name, launch), (0, 0.0))
         found[name, launch] = (before[0] + calls, before[1] + time)
     return [Kernel(name, launch, calls, time / 1e6) for (name, launch), (calls, time) in found.items()]
+
+
+def _counted(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number} {noun}{'' if number == 1 else plural}"
 
 
 def _gpu(key: tuple[bool, int]) -> str:

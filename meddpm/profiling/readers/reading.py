@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from meddpm.config import UserError
 from meddpm.log import logger
@@ -29,10 +30,13 @@ PACKED = {
     b"\xfd7zXZ\0": "xz",
     b"\x1f\x8b": "gzip (twice)",
 }
-# The first letters of a Chrome trace; a program under ncu may print a bracket too.
-JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\{\s*[\"}]|\[\s*[{\]]|[\[{]?\s*\Z)")
-OF_NCU = re.compile(rb"^\s*(?:==(?:PROF|WARNING|ERROR)==|\"ID\"[,;\t])", re.MULTILINE)
-MAYBE_NCU = re.compile(rb"Kernel Name|^\s*==|^\s*Section: ", re.MULTILINE)
+BOM = b"\xef\xbb\xbf"
+# The first letters of a Chrome trace; a program under ncu may print a bracket too. Space is looked at once,
+# however much of it there is.
+JSON = re.compile(rb"\{\s*+[\"}]|\[\s*+[{\]]|[\[{]?+\s*+\Z")
+WIDE_JSON = re.compile(rb"(?:\xff\xfe)?[{\[]\0|(?:\xfe\xff)?\0[{\[]")
+OF_NCU = re.compile(rb"^[ \t\r\v\f]*+(?:==(?:PROF|WARNING|ERROR)==|\"ID\"[,;\t])", re.MULTILINE)
+MAYBE_NCU = re.compile(rb"Kernel Name|^[ \t\r\v\f]*+(?:==|Section: )", re.MULTILINE)
 TABLE_OF_OURS = re.compile(rb"(?:file|model,gpu,variant,phase),profiler,kernel,category,")
 
 
@@ -58,11 +62,19 @@ def _read(path: Path) -> Trace:
         if not stat.S_ISREG(status.st_mode):
             raise UserError(f"{path}: no regular file, and it is read more than once; write it to a file first")
         with ncu_files.opened(path) as stream:
-            head = stream.read(HEAD)
+            head = _head(stream)
     if not head:
         raise UserError(f"{path}: the file is empty; right would be {RIGHT}")
     with _signs_of_life(path, status.st_size):
         return _reader(path, head)(path)
+
+
+def _head(stream: IO[bytes]) -> bytes:
+    """How the content begins, without space before it."""
+    head = stream.read(HEAD).removeprefix(BOM).lstrip()
+    while len(head) < HEAD and (more := stream.read(HEAD)):
+        head = (head + more).lstrip()
+    return head
 
 
 def _reader(path: Path, head: bytes) -> Callable[[Path], Trace]:
@@ -78,8 +90,8 @@ def _reader(path: Path, head: bytes) -> Callable[[Path], Trace]:
             raise UserError(f"{path}: packed as {name}; unpack it, or pack it with gzip, which is read")
     if TABLE_OF_OURS.match(head):
         raise UserError(f"{path}: a kernel table already; name the file it was made from: {RIGHT}")
-    if JSON.match(head) and not OF_NCU.search(head):
-        return kineto.read
+    if (JSON.match(head) and not OF_NCU.search(head)) or WIDE_JSON.match(head):
+        return kineto.read  # which says what to do about UTF-16
     wide = head.startswith(UTF16)
     seen_whole = len(head) < HEAD
     if not wide and (b"\0" in head or (seen_whole and not MAYBE_NCU.search(head))):
