@@ -3,12 +3,20 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from meddpm.status import FAILED, CannotRun
 from meddpm.tables import Row
 
 CONVOLUTIONS = ("convolution forward", "convolution input gradient", "convolution weight gradient")
 PRODUCTS = ("matrix product",)
 # Below this share of the time of its kind a kernel is no evidence: a helper whose name has a type in it.
 MATTERS = 0.01
+
+
+def require(flags: Mapping[str, Any], kernels: Iterable[Row]) -> None:
+    """Raise CannotRun, failed, where there is a `contradiction`."""
+    why = contradiction(flags, kernels)
+    if why:
+        raise CannotRun(FAILED, why)
 
 
 def contradiction(flags: Mapping[str, Any], kernels: Iterable[Row]) -> str | None:

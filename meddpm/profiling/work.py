@@ -13,7 +13,7 @@ def flop(config: ModelConfig, phase: str) -> int:
     """
     with torch.device("meta"):
         model = build_model(config)
-        x = torch.empty((1, model_channels(config), *config.shape[1:]))
+        x = torch.empty((1, config.in_channels, *config.shape[1:]))
         t = torch.zeros(1, dtype=torch.long)
     with FlopCounterMode(display=False) as counter:
         if phase == "train":
@@ -22,8 +22,3 @@ def flop(config: ModelConfig, phase: str) -> int:
             with torch.no_grad():
                 model(x, t)
     return counter.get_total_flops()
-
-
-def model_channels(config: ModelConfig) -> int:
-    """Channels of the network's input: images and condition."""
-    return config.image_channels + len(config.condition_labels)

@@ -17,12 +17,11 @@ from meddpm.profiling.readers import kineto, ncu_files
 from meddpm.profiling.tools import ncu, torch_profiler
 from meddpm.profiling.tools.operators import PREFIX, Operators, longest
 from meddpm.stages import measured_step
-from meddpm.stages.job import Job, folder, not_run
+from meddpm.stages.job import CELL, Job, folder, not_run
 from meddpm.stages.marking import marked
 from meddpm.status import FAILED, OK, UNSUPPORTED, CannotRun
 from meddpm.tables import Row
 
-CELL = ("model", "gpu", "variant", "phase")
 PROFILER = "ncu"
 TABLES = ("counters", "kernels", "priorities")
 # Operators are counted, those of the most kernel time first, until they have this share of it: the many small ones
@@ -84,17 +83,11 @@ def unmeasured(job: Job, table: str) -> list[Row]:
     return [{**job.cell(*CELL), **empty[table]}]
 
 
-def every_kernel(variant: VariantConfig) -> bool:
-    """Whether all kernels of a step have to be counted, because operators of PyTorch do not launch them.
-
-    A compiler or a CUDA graph does.
-    """
-    return variant.compile != "none" or variant.cuda_graph
-
-
 def _count(job: Job, where: torch.device, target: Path, threads: int) -> tuple[list[Counted], str]:
     """What was counted, and a note on the way."""
-    chosen = None if every_kernel(job.get("variant_config", VariantConfig)) else chosen_operators(job, where)
+    # Where operators of PyTorch do not launch the kernels, all of them have to be counted.
+    hidden = measured_step.hides_operators(job.get("variant_config", VariantConfig))
+    chosen = None if hidden else chosen_operators(job, where)
     raw, advice = target / "raw.csv.gz", target / "advice.csv.gz"
     with marked(job, chosen and chosen.described, threads) as program:
         wanted, sections = counters.metrics(), counters.sections()
@@ -109,9 +102,7 @@ def _count(job: Job, where: torch.device, target: Path, threads: int) -> tuple[l
             f"{len(counted)} launches were counted, each operator and shape once, and stand for "
             f"{sum(each.calls for each in counted)}; {100 * chosen.left_out:.1f} % of the kernel time was left out"
         )
-    contradiction = proof.contradiction(flags, trace.rows(_as_trace(counted)))
-    if contradiction:
-        raise CannotRun(FAILED, contradiction)
+    proof.require(flags, trace.rows(_as_trace(counted)))
     return counted, note
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import torch
 
 Settings = TypeVar("Settings")
+# The wildcards of a job that measures one cell.
+CELL = ("model", "gpu", "variant", "phase")
 
 
 @dataclass(frozen=True)

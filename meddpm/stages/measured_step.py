@@ -20,13 +20,18 @@ INPUT_SEED = 0
 class MeasuredStep:
     """Call `run` for one step. `model` is the network as it was built; `flags` are those in effect, read back.
 
-    `hidden`: a compiler or a CUDA graph runs the network, so that neither hooks nor dispatch see its operators.
+    `hidden`: see `hides_operators`.
     """
 
     run: Callable[[], None]
     model: torch.nn.Module
     flags: dict[str, Any]
     hidden: bool
+
+
+def hides_operators(variant: VariantConfig) -> bool:
+    """Whether a compiler or a CUDA graph runs the network, so that neither hooks nor dispatch see its operators."""
+    return variant.compile != "none" or variant.cuda_graph
 
 
 @contextmanager
@@ -57,4 +62,4 @@ def built(job: Job, where: torch.device) -> Iterator[MeasuredStep]:
                 with torch.no_grad():
                     net(inputs, t)
 
-        yield MeasuredStep(run, model, applied.flags(), variant.compile != "none" or variant.cuda_graph)
+        yield MeasuredStep(run, model, applied.flags(), hides_operators(variant))

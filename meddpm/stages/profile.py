@@ -12,11 +12,10 @@ from meddpm.profiling import ceilings, derived, proof, trace, work
 from meddpm.profiling.readers import kineto
 from meddpm.profiling.tools import torch_profiler
 from meddpm.stages import measured_step
-from meddpm.stages.job import Job, folder, not_run
-from meddpm.status import FAILED, OK, CannotRun
+from meddpm.stages.job import CELL, Job, folder, not_run
+from meddpm.status import OK, CannotRun
 from meddpm.tables import Row
 
-CELL = ("model", "gpu", "variant", "phase")
 PROFILER = "torch"
 TABLES = ("kernels", "counters")
 
@@ -37,9 +36,8 @@ def run(settings: str, outputs: dict[str, Path | str], environment: Path | str, 
             flags, limits = _profile(job, file, where)
         seen = kineto.read(file)
         kernels = trace.rows(seen)
-        contradiction = proof.contradiction(flags, kernels) if seen.on_gpu else None
-        if contradiction:
-            raise CannotRun(FAILED, contradiction)
+        if seen.on_gpu:
+            proof.require(flags, kernels)
         write_json(file.with_name("profile.json"), {"flags": flags, **derived.record(seen)})
         active = job.get("profile", ProfileConfig).active
         operations = work.flop(job.get("model_config", ModelConfig), cell["phase"])

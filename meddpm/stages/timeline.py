@@ -11,12 +11,11 @@ from meddpm.files import replacing
 from meddpm.log import logger
 from meddpm.profiling import proof, trace
 from meddpm.profiling.tools import nsys
-from meddpm.stages.job import Job, folder, not_run
+from meddpm.stages.job import CELL, Job, folder, not_run
 from meddpm.stages.marking import marked
-from meddpm.status import FAILED, OK, UNSUPPORTED, CannotRun
+from meddpm.status import OK, UNSUPPORTED, CannotRun
 from meddpm.tables import Row
 
-CELL = ("model", "gpu", "variant", "phase")
 PROFILER = "nsys"
 
 
@@ -54,7 +53,5 @@ def _trace(job: Job, file: Path, threads: int) -> list[Row]:
         kernels = trace.rows(seen)
         with replacing(file) as packed, open(plain, "rb") as source, gzip.open(packed, "wb") as packing:
             shutil.copyfileobj(source, packing)
-    contradiction = proof.contradiction(flags, kernels)
-    if contradiction:
-        raise CannotRun(FAILED, contradiction)
+    proof.require(flags, kernels)
     return kernels
