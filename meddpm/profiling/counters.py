@@ -5,7 +5,7 @@ What is counted, and how it is put together, is data: counters.yaml beside this 
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -34,15 +34,22 @@ class Counter:
 
 @dataclass(frozen=True)
 class Counted:
-    """A launch that was profiled, how many launches it stands for, and the operator of PyTorch that launched it.
+    """A launch that was profiled, how many like it there are, and the operator of PyTorch that launched it.
 
     `operator` has a number that tells its argument shapes apart: "aten.convolution.default 12". The same one in two
-    variants is the same work, whatever their kernels are called.
+    variants is the same work, whatever their kernels are called. `weight`, 1 or more, takes in what was not profiled:
+    the time of all calls of that operator, whatever their shapes, over that of the calls which were.
     """
 
     launch: Launch
     calls: int = 1
     operator: str | None = None
+    weight: float = 1.0
+
+    @property
+    def stands_for(self) -> float:
+        """The number by which its counters are multiplied."""
+        return self.calls * self.weight
 
 
 @cache
@@ -67,7 +74,8 @@ def rows(launches: Sequence[Counted]) -> list[Row]:
     """Rows {scope, metric, value, unit} of the counters table: in total, per category, per kernel, per operator.
 
     The scope is "total", "category:NAME", "kernel:NAME" or "operator:NAME", by their time, longest first. A figure
-    whose metric no launch has is left out.
+    whose metric no launch has is left out. An operator's figures are its own: `weight` is not in them; neither is it
+    in "launches".
     """
     found = _of(TOTAL, launches)
     for kind, name_of in (
@@ -76,6 +84,8 @@ def rows(launches: Sequence[Counted]) -> list[Row]:
         ("operator", lambda each: each.operator),
     ):
         for name, part in _by_time(launches, name_of):
+            if kind == "operator":
+                part = [replace(each, weight=1.0) for each in part]
             found += _of(f"{kind}:{name}", part)
     return found
 
@@ -90,8 +100,8 @@ def value(counter: Counter, launches: Iterable[Counted]) -> float | None:
         if measured is None or weight is None:
             continue
         any_has = True
-        top += each.calls * measured * (weight if counter.how == "mean" else 1.0)
-        bottom += each.calls * weight
+        top += each.stands_for * measured * (weight if counter.how == "mean" else 1.0)
+        bottom += each.stands_for * weight
     if not any_has:
         return None
     if counter.how == "sum":
@@ -119,7 +129,7 @@ def _by_time(launches: Sequence[Counted], name_of: Callable[[Counted], str | Non
 
 def time_ns(launches: Iterable[Counted]) -> float:
     """The time of all launches that `launches` stand for."""
-    return sum(each.calls * each.launch.metrics.get(TIME, 0.0) for each in launches)
+    return sum(each.stands_for * each.launch.metrics.get(TIME, 0.0) for each in launches)
 
 
 def _read(metrics: Mapping[str, float], text: str) -> float | None:

@@ -30,7 +30,7 @@ def rows(launches: Sequence[Counted]) -> list[Row]:
     saved: dict[tuple[str, str, str], float] = defaultdict(float)
     loudest: dict[tuple[str, str, str], tuple[float, Rule]] = {}
     for each in launches:
-        name, time = each.launch.kernel, each.calls * each.launch.metrics.get(TIME, 0.0)
+        name, time = each.launch.kernel, each.stands_for * each.launch.metrics.get(TIME, 0.0)
         times[name] += time
         for rule in _once(each.launch.rules):
             key = (name, rule.name, rule.scope)

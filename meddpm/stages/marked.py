@@ -52,7 +52,9 @@ def _step(job: Job) -> dict[str, Any]:
 def _operators(job: Job, described: dict[str, dict[str, Any]]) -> dict[str, Any]:
     variant = job.get("variant_config", VariantConfig)
     with variants.applied(variant, torch.device("cuda")) as applied, network.device_errors():
-        for name, call in described.items():
+        for number, (name, call) in enumerate(described.items(), 1):
+            # A profiler takes seconds for some: what it prints ends the reason of a job that took too long.
+            print(f"operator {number} of {len(described)}: {call['function']}", flush=True)
             operator = again(call)
             operator()  # cuDNN chooses an algorithm, kernels are loaded
             _settle()

@@ -82,7 +82,8 @@ def test_a_cpu_has_no_counters_and_no_timeline(stage: Any, tmp_path: Path) -> No
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A GPU that is not there; what the marked program answers and ncu prints may be changed."""
-    chosen = counters.Chosen({"operator 1": {}}, {"operator 1": 3}, {"operator 1": "aten.convolution.default 1"}, 0.004)
+    one = {"calls": 3, "kinds": "aten.convolution.default 1", "weights": 1.5, "described": {}}
+    chosen = counters.Chosen(**{part: {"operator 1": value} for part, value in one.items()}, covered=0.6, left_out=0.1)
     behaviour = {"said": {"flags": FP32}, "kernel": CONVOLUTION.format("f32f32"), "error": None}
 
     @contextmanager
@@ -144,36 +145,42 @@ def test_what_was_counted_stands_for_all_its_calls(tmp_path: Path, gpu: dict[str
     found = count(tmp_path, gpu)
     assert gpu["operators"] == {"operator 1": {}}
     total = {row["metric"]: row["value"] for row in found["counters"] if row["scope"] == "total"}
-    assert (total["launches"], total["kernel time"]) == (3, 6e6)
-    assert "operator:aten.convolution.default 1" in {row["scope"] for row in found["counters"]}
+    assert (total["launches"], total["kernel time"]) == (3, 9e6)
+    scope = "operator:aten.convolution.default 1"
+    (own,) = (row["value"] for row in found["counters"] if (row["scope"], row["metric"]) == (scope, "kernel time"))
+    assert own == 6e6, "an operator's figures are of its own calls"
     (kernel,) = found["kernels"]
     assert (kernel["profiler"], kernel["calls"], kernel["time_ms"], kernel["launch"]) == (
         *("ncu", 3, 6, "(2,3,1)x(128,1,1)"),
     )
     (advice,) = found["priorities"]
     assert (advice["rank"], advice["rule"], advice["score_pct"]) == (1, "Occupancy", 25)
-    note = (
-        "1 launches were counted, each operator and shape once, and stand for 3; 0.4 % of the kernel time was left out"
-    )
+    note = "1 launches were counted, each operator and shape once, and stand for 3 with 60.0 % of the kernel time; "
     assert found["counters"][0]["reason"].startswith(note)
+    assert found["counters"][0]["reason"].endswith(", 10.0 % is left out")
 
 
 def test_the_operators_of_most_kernel_time_stand_for_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a CPU, where a trace has no kernels: their times are made up, one operator of four having most of it."""
+    """On a CPU, where a trace has no kernels: their times are made up. Two products, one with most of the time."""
     marked: list[str] = []
 
     def read(file: Path) -> Trace:
         events = json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
         marked.extend(event["name"] for event in events if event.get("cat") == "user_annotation")
-        times = {"operator 3": 50.0, "operator 7": 45.0, "operator 8": 4.5, "operator 1": 0.5, "down 0": 90.0}
+        # aten.mul, aten.cat, aten.mul of another shape, aten.exp
+        times = {"operator 5": 50.0, "operator 7": 45.0, "operator 12": 2.0, "operator 13": 3.0, "down 0": 90.0}
         ranges = tuple(MarkedRange(name, 1, 1, time) for name, time in times.items())
         return Trace("torch", (Kernel("a kernel", None, 1, 104.0),), on_gpu=True, ranges=ranges)
 
     monkeypatch.setattr(kineto, "read", read)
     text = STUDY.settings("counters", **CELL | {"phase": "train"})
     chosen = counters.chosen_operators(job.Job("counters", json.loads(text)), torch.device("cpu"))
-    assert list(chosen.described) == ["operator 3", "operator 7", "operator 8"]
-    assert chosen.left_out == pytest.approx(1 - 99.5 / 104)
+    assert {name: call["function"] for name, call in chosen.described.items()} == {
+        "operator 5": "aten.mul.Tensor",
+        "operator 7": "aten.cat.default",
+    }
+    assert chosen.weights == {"operator 5": pytest.approx(52 / 50), "operator 7": 1}
+    assert (chosen.covered, chosen.left_out) == (pytest.approx(95 / 104), pytest.approx(1 - 97 / 104))
     for name, times in chosen.calls.items():
         assert marked.count(name) == times > 0, "each call is a range of the trace"
     kinds = {chosen.described[name]["function"] for name in chosen.kinds}
