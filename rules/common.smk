@@ -191,8 +191,9 @@ def device_threads(wildcards):
     """
     if STUDY.cluster:
         return STUDY.requests[wildcards.gpu].cpus
-    gpus = workflow.global_resources.get("gpu")  # those that jobs may have at once
-    shared_by = 1 if STUDY.gpus[wildcards.gpu].device == "cpu" or gpus is None else gpus.value
+    # Those that jobs may have at once; without a profile nobody said.
+    gpus = getattr(workflow.global_resources.get("gpu"), "value", None) or 1
+    shared_by = 1 if STUDY.gpus[wildcards.gpu].device == "cpu" else gpus
     return max(1, (workflow._cores or 8) // shared_by)
 
 

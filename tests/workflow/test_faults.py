@@ -47,6 +47,15 @@ def test_a_bad_configuration_is_one_line(checkout: Checkout, old: str, new: str,
     assert len(printed.splitlines()) <= 5, printed
 
 
+def test_a_run_without_the_profile_is_planned(checkout: Checkout) -> None:
+    """Nobody says then how many GPUs jobs may have at once."""
+    command = [checkout.python, "-m", "snakemake", "-n", "--cores", "2", "--configfile", "tiny.yaml", "--config"]
+    command += ["gpus={H200: {device: cuda}}", "study={gpus: [H200]}", "--", "results/tables/timing.csv"]
+    result = subprocess.run(command, cwd=checkout.root, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "results/bench/tiny/H200/" in result.stdout + result.stderr
+
+
 TRAINED = Path("results/train/tiny/cpu/fp32")
 TRAINING_LOG = Path("results/logs/train/tiny/cpu/fp32.log")
 
