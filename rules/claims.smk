@@ -10,6 +10,7 @@ rule claims:
         kernels="results/tables/kernels.csv",
         counters="results/tables/counters.csv",
         quality="results/tables/quality.csv",
+        environment="results/tables/environment.csv",
         run_config="results/run_config.yaml",
     output:
         report("results/tables/claims.csv", caption="../captions/claims.rst", category="Tables"),

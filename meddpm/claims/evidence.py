@@ -67,8 +67,9 @@ def compared(part: Part, tables: Tables, cell: Cell, against: str | None) -> Com
 
 
 def device_name(tables: Tables, model: str, gpu: str) -> str | None:
-    """The name of a device as its driver gives it."""
-    names = (row["device_name"] for row in tables["timing"] if (row["model"], row["gpu"]) == (model, gpu))
+    """The name of a device as its driver gives it: of where it was timed, or else of where anything ran."""
+    both = [*tables["timing"], *tables["environment"]]
+    names = (row["device_name"] for row in both if (row["model"], row["gpu"]) == (model, gpu))
     return next(filter(None, names), None)
 
 

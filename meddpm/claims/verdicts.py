@@ -43,7 +43,7 @@ class Case:
 def rows(claims: Iterable[Claim], tables: Tables, config: Mapping[str, Any]) -> list[Row]:
     """A row of the table of claims for each model and GPU of the study, and of the timing table, and each claim.
 
-    `tables` are the rows of timing, kernels, counters and quality; `config` is the merged configuration.
+    `tables` are the rows of timing, kernels, counters, quality and environment; `config` is the merged configuration.
     """
     chosen = list(claims)
     return [

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from meddpm.profiling import roofline
 from meddpm.report import numbers, style
 from meddpm.report.rows import unique
 from meddpm.status import OK
@@ -13,13 +14,15 @@ VERDICTS = ("reproduced", "not reproduced", "not tested")
 TOP = 5
 ADVICE = 220
 KERNEL = 90
+LEAST = 0.005  # share of the time of a category that the roofline shows
 UTILISATION = re.compile(r"FLOP utilisation of the (.+) ceiling")
-# Columns of the table of figures: metric, heading, whether it is in percent.
+# Columns of the table of figures: metrics (several add up), heading, whether it is in percent. PyTorch converts layouts
+# by copies, cuDNN by kernels that are named for it.
 FIGURES = (
-    ("kernels a step", "Kernels a step", False),
-    ("idle share", "GPU idle", True),
-    ("share of layout conversions", "Layout conversions", True),
-    ("tensor-core share of convolution time", "Convolution time on tensor cores", True),
+    (("kernels a step",), "Kernels a step", False),
+    (("idle share",), "GPU idle", True),
+    (("share of layout conversions", "share of copies and casts"), "Layout conversions and copies", True),
+    (("tensor-core share of convolution time",), "Convolution time on tensor cores", True),
 )
 
 
@@ -50,12 +53,12 @@ def figure_rows(counters: list[Row]) -> list[dict[str, Any]]:
             if row["scope"] == "total" and row["status"] == OK and not numbers.missing(row["value"])
         }
         cells = [
-            (heading, numbers.percent(_part(total.get(metric))) if percent else _count(total.get(metric)))
-            for metric, heading, percent in FIGURES
+            (heading, numbers.percent(_part(_sum(total, metrics))) if percent else _count(_sum(total, metrics)))
+            for metrics, heading, percent in FIGURES
         ]
         utilised = [(metric, match[1]) for metric in total if (match := UTILISATION.fullmatch(metric))]
         share = numbers.percent(_part(total[utilised[0][0]])) if utilised else numbers.NOT_MEASURED
-        has_some = bool(utilised) or any(metric in total for metric, *_ in FIGURES)
+        has_some = bool(utilised) or any(metrics[0] in total for metrics, *_ in FIGURES)
         lost = next((row for row in rows if row["status"] != OK), None)
         if not has_some and lost is None:
             continue  # operators of a CPU
@@ -72,6 +75,43 @@ def figure_rows(counters: list[Row]) -> list[dict[str, Any]]:
             }
         )
     return found if any(row["ran"] for row in found) else []
+
+
+def roof_groups(counters: list[Row]) -> list[dict[str, Any]]:
+    """How near the kernels of each cell that was counted come to the ceilings: in total and by category, by time."""
+    limits = roofline.limits(counters)
+    found = []
+    for (model, gpu, variant, phase), rows in _by_cell(counters).items():
+        scopes: dict[str, dict[str, float]] = {}
+        for row in rows:
+            if row["status"] == OK and not numbers.missing(row["value"]):
+                scopes.setdefault(row["scope"], {})[row["metric"]] = row["value"]
+        shown = [scope for scope in scopes if scope == "total" or scope.startswith("category:")]
+        places = [roofline.placed(scope, scopes[scope], limits.get(gpu, {})) for scope in shown]
+        there = sorted((place for place in places if place), key=lambda place: (place.scope != "total", -place.time_ns))
+        if there and there[0].scope == "total":
+            where = f"{model} on {gpu}, {IN_WORDS[phase]}"
+            cells = [_roof_row(place, there[0].time_ns) for place in there]
+            found.append({"where": where, "variant": variant, "rows": [row for row in cells if row]})
+    return found
+
+
+def _roof_row(place: roofline.Placed, total_ns: float) -> dict[str, Any] | None:
+    """The cells of one scope; None where it has too little of the time to matter."""
+    if place.time_ns < LEAST * total_ns:
+        return None
+    return {
+        "what": "all kernels" if place.scope == "total" else place.scope.removeprefix("category:"),
+        "cells": [
+            ("Share of the time", numbers.percent(place.time_ns / total_ns)),
+            ("FLOP a byte", numbers.number(place.intensity)),
+            ("TFLOP/s", numbers.number(place.rate / roofline.TERA)),
+            ("DRAM, TB/s", numbers.number(place.traffic / roofline.TERA)),
+            ("Of the arithmetic ceiling", numbers.percent(place.compute)),
+            ("Of the copy ceiling", numbers.percent(place.memory)),
+        ],
+        "bound": place.bound,
+    }
 
 
 def priority_groups(priorities: list[Row]) -> list[dict[str, Any]]:
@@ -116,6 +156,10 @@ def _by_cell(rows: list[Row]) -> dict[tuple[str, str, str, str], list[Row]]:
     for row in rows:
         cells.setdefault((row["model"], row["gpu"], row["variant"], row["phase"]), []).append(row)
     return cells
+
+
+def _sum(figures: dict[str, float], names: tuple[str, ...]) -> float | None:
+    return sum(figures[name] for name in names) if all(name in figures for name in names) else None
 
 
 def _part(percent: float | None) -> float | None:

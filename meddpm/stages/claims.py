@@ -9,7 +9,7 @@ from meddpm import tables
 from meddpm.claims import rules, verdicts
 from meddpm.stages.job import Job
 
-TABLES = ("timing", "kernels", "counters", "quality")
+TABLES = ("timing", "kernels", "counters", "quality", "environment")
 
 
 def run(settings: str, inputs: Mapping[str, Path | str], run_config: Path | str, target: Path | str) -> None:

@@ -81,7 +81,7 @@ def test_key_figures_are_a_row_a_variant(tmp_path):
     section = build(tmp_path, written(tmp_path, counters=counters)).section("first")
     (row,) = [row for row in profiles.figure_rows(counters) if row["variant"] == "tf32"]
     shown = {heading: text.replace("\N{NO-BREAK SPACE}", " ") for heading, text in row["figures"]}
-    assert shown == {"Kernels a step": "572", "GPU idle": "8.0 %", "Layout conversions": "8.0 %",
+    assert shown == {"Kernels a step": "572", "GPU idle": "8.0 %", "Layout conversions and copies": "8.0 %",
                      "Convolution time on tensor cores": "99 %"}  # fmt: skip
     assert (row["utilisation"], row["ceiling"]) == ("56\N{NO-BREAK SPACE}%", "of the tf32 ceiling")
     assert section.count('<th scope="row">') == 5
@@ -151,3 +151,42 @@ def test_a_page_without_these_tables_is_as_before(tmp_path):
     page = build(tmp_path, inputs)
     assert "What the paper claims" not in page.source
     assert "claims.csv" not in page.source
+
+
+def counted(scope: str, gpu: str = GPU, variant: str = "tf32", **figures: float) -> list[tables.Row]:
+    known = {**CELL, "gpu": gpu, "variant": variant, "environment": "n1", "status": "ok", "unit": "x", "scope": scope}
+    return [{**known, "metric": metric.replace("_", " "), "value": value} for metric, value in figures.items()]
+
+
+def test_categories_stand_below_the_roof_of_their_gpu():
+    ceilings = {"ceiling, tf32": 400.0, "ceiling, copy": 4.0}
+    tensor = {"tensor operations, TF32": 100e9}
+    rows = [
+        *counted("total", variant="fp32", **ceilings),
+        *counted("category:elementwise", kernel_time=2e5, DRAM_read=4e8, DRAM_written=0.0),
+        *counted("total", kernel_time=1e6, DRAM_read=8e8, DRAM_written=0.0, **tensor),
+        *counted("category:convolution forward", kernel_time=8e5, DRAM_read=4e8, DRAM_written=0.0, **tensor),
+        *counted("category:reduction", kernel_time=1e3, DRAM_read=1.0, DRAM_written=0.0),
+        *counted("kernel:some", kernel_time=8e5, DRAM_read=4e8, DRAM_written=0.0),
+        *counted("total", gpu="another", kernel_time=1e6, DRAM_read=8e8, DRAM_written=0.0),
+    ]
+    (group,) = profiles.roof_groups(rows)
+    assert (group["variant"], [(row["what"], row["bound"]) for row in group["rows"]]) == (
+        "tf32",
+        [("all kernels", "compute"), ("convolution forward", "compute"), ("elementwise", "memory")],
+    )
+    assert [value for _, value in group["rows"][0]["cells"]] == [
+        "100\N{NO-BREAK SPACE}%",
+        "125",
+        "100",
+        "0.800",
+        "25\N{NO-BREAK SPACE}%",
+        "20\N{NO-BREAK SPACE}%",
+    ]
+
+
+def test_the_roofline_is_on_the_page(tmp_path):
+    ceilings = {"ceiling, tf32": 400.0, "ceiling, copy": 4.0}
+    rows = [*counted("total", **ceilings), *counted("total", kernel_time=1e6, DRAM_read=8e8, DRAM_written=0.0)]
+    page = build(tmp_path, written(tmp_path, counters=rows))
+    assert f"Roofline, tf32: {MODEL} on {GPU}, sampling" in page.section("first")
