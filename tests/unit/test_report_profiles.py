@@ -3,34 +3,22 @@
 import dataclasses
 
 import pytest
-from matplotlib.figure import Figure
 
 from meddpm import tables
 from meddpm.claims import rules, verdicts
-from meddpm.report import profiles, slices, style
+from meddpm.report import profiles
 from meddpm.report.inputs import ReportInputs
 from tests.unit import claims_fixture
 from tests.unit.claims_fixture import GPU, MODEL
 from tests.unit.report_fixture import Run, write_run
-from tests.unit.test_report import build
+from tests.unit.test_report import build, undrawn  # noqa: F401 (a fixture)
 
 HOSTILE = "<script>alert(1)</script>\"'{{7*7}}"
 CELL = {"model": MODEL, "gpu": GPU, "phase": "sample"}
 
 
-@pytest.fixture(autouse=True)
-def undrawn(monkeypatch):
-    """Figures take most of the time, and are not looked at here."""
-
-    def save(figure: object, directory, *name: str):
-        directory.mkdir(parents=True, exist_ok=True)
-        paths = tuple(directory / f"{'_'.join(name)}.{kind}" for kind in ("svg", "png"))
-        for path in paths:
-            path.touch()
-        return paths
-
-    monkeypatch.setattr(style, "save", save)
-    monkeypatch.setattr(slices, "draw", lambda grid: Figure())
+# Figures take most of the time, and are not looked at here.
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def advice(variant: str, rank: int, **changes: object) -> tables.Row:
