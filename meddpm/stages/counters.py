@@ -17,7 +17,7 @@ from meddpm.profiling import counters, priorities, proof, trace
 from meddpm.profiling.counters import Counted
 from meddpm.profiling.readers import kineto, ncu_files
 from meddpm.profiling.tools import ncu, torch_profiler
-from meddpm.profiling.tools.operators import PREFIX, Operators, longest
+from meddpm.profiling.tools.operators import Operators, longest
 from meddpm.stages import measured_step
 from meddpm.stages.job import CELL, Job, folder, not_run
 from meddpm.stages.marking import marked
@@ -125,7 +125,7 @@ def chosen_operators(job: Job, where: torch.device) -> Chosen:
     # Nsight Compute gets the GPU's memory.
     gc.collect()
     torch.cuda.empty_cache()
-    times = {each.name: each.time_ms for each in found.ranges if each.name.startswith(PREFIX)}
+    times = {each.name: each.time_ms for each in found.ranges if each.name in operators.calls}
     if not any(times.values()):
         raise CannotRun(FAILED, "the trace of a step has no kernels below its operators")
     names = longest(times, COVERED)

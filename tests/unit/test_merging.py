@@ -386,7 +386,7 @@ def test_priorities_are_taken_with_their_counters(tmp_path: Path) -> None:
 def test_claims_are_decided_anew_from_the_cells_of_all_parts(tmp_path: Path) -> None:
     made, config = claims_fixture.tables(), claims_fixture.config()
     for name, variants in (("one", {"fp32", "tf32"}), ("two", {"fp32", "channels_last", "tf32_channels_last"})):
-        own = {table: [row for row in rows if row["variant"] in variants] for table, rows in made.items()}
+        own = {table: [row for row in rows if row.get("variant", "fp32") in variants] for table, rows in made.items()}
         folder = part(tmp_path / name, config, **own)
         (folder / "tables" / "claims.csv").write_text("verdicts on a part alone\n")
     done = joined(tmp_path / "out", tmp_path / "one", tmp_path / "two")

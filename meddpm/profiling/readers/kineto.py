@@ -65,7 +65,7 @@ def read(path: Path | str) -> Trace:
             _longest_first(found.kernels),
             on_gpu=True,
             occupied=busiest,
-            ranges=kineto_ranges.marked(found.launches, found.work, found.ranges, found.gpu_ranges),
+            ranges=kineto_ranges.marked(found.launches, found.work, found.ranges, found.gpu_ranges, found.gradients),
             device=found.device_name(device),
             notes=tuple(notes),
         )
@@ -146,6 +146,7 @@ class _Found:
         self.operators = _Operators()
         self.launches, self.work = kineto_ranges.Launches(), kineto_ranges.Work()
         self.ranges, self.gpu_ranges = kineto_ranges.Ranges(), kineto_ranges.Ranges()
+        self.gradients = kineto_ranges.Gradients()
         # Process and device of the work, by number in the order of their first event: a trace that was merged of
         # several processes may have GPUs that each knew as the first. None is a device that the event does not name.
         self.devices_seen: dict[tuple[Any, Any], int] = {}
@@ -171,6 +172,7 @@ class _Found:
         if kind == OPERATOR:
             if not self.kernels:  # they count only where there is no GPU work
                 self.operators.add(place, name, start, duration)
+            self._sequence(event.get("args"), place, start, start + duration)
             return
         if kind in (RANGE, GPU_RANGE):
             if not name.startswith(PROFILER_RANGES):
@@ -192,6 +194,15 @@ class _Found:
         device = arguments.get("device")
         key = place[0], None if device is None else _plain(device)
         self.work_device.append(self.devices_seen.setdefault(key, len(self.devices_seen)))
+
+    def _sequence(self, arguments: Any, place: tuple[Any, Any], start: float, end: float) -> None:
+        """Keep what joins an operator of the forward pass and those that give its gradient: their sequence number."""
+        number = _number(arguments.get("Sequence number")) if isinstance(arguments, dict) else None
+        if number is None or not 0 <= number < LONGEST:
+            return
+        # Of an operator of the forward pass the thread that it is the gradient of is none, 0.
+        own = self.gradients.backward if _whole(arguments.get("Fwd thread id")) else self.gradients.forward
+        own.add(int(number), place, start, end)
 
     def gpus(self) -> dict[tuple[Any, Any], list[int]]:
         """The numbers of each GPU, by process and device."""

@@ -9,6 +9,7 @@ from meddpm.profiling.trace import MarkedRange
 Place = tuple[Any, Any]
 # Kernels and microseconds.
 Total = tuple[int, float]
+BACKWARD = "{} (backward)"
 
 
 class Launches:
@@ -53,12 +54,79 @@ class Ranges:
         ends.append(end)
 
 
-def marked(launches: Launches, work: Work, ranges: Ranges, gpu_ranges: Ranges) -> tuple[MarkedRange, ...]:
+class Gradients:
+    """Operators of the forward pass, and those of autograd that give their gradients: both have one sequence number.
+
+    The forward pass's count is the thread's own, and goes up as an operator leaves a node for autograd: of several
+    operators of one number, the last made the node.
+    """
+
+    def __init__(self) -> None:
+        self.forward, self.backward = _Numbered(), _Numbered()
+
+    def ranges(self, of: Ranges) -> Ranges:
+        """Ranges of the backward pass, named by the range in `of` that the operator of the forward pass was in."""
+        import numpy
+
+        found = Ranges()
+        if not self.forward.places or not self.backward.places:
+            return found
+        number, place, start, _ = self.forward.last_of_each()
+        numbers, threads, starts, ends = self.backward.arrays()
+        names_of = list(self.backward.places)
+        for (where, name), spans in of.spans.items():
+            if where not in self.forward.places:
+                continue
+            begins, until = _merged(*map(numpy.asarray, spans))
+            index = numpy.searchsorted(begins, start, side="right") - 1
+            within = (place == self.forward.places[where]) & (index >= 0) & (start < until[numpy.maximum(index, 0)])
+            for each in numpy.flatnonzero(numpy.isin(numbers, number[within])):
+                found.add(names_of[threads[each]], BACKWARD.format(name), float(starts[each]), float(ends[each]))
+        return found
+
+
+class _Numbered:
+    """Operators with their sequence number, thread, start and end (microseconds)."""
+
+    def __init__(self) -> None:
+        self.number, self.place, self.start, self.end = array("q"), array("i"), array("d"), array("d")
+        self.places: dict[Place, int] = {}
+
+    def add(self, number: int, place: Place, start: float, end: float) -> None:
+        """One operator."""
+        self.number.append(number)
+        self.place.append(self.places.setdefault(place, len(self.places)))
+        self.start.append(start)
+        self.end.append(end)
+
+    def arrays(self) -> tuple[Any, Any, Any, Any]:
+        """Numbers, places, starts and ends."""
+        import numpy
+
+        return tuple(map(numpy.asarray, (self.number, self.place, self.start, self.end)))
+
+    def last_of_each(self) -> tuple[Any, Any, Any, Any]:
+        """The same, of each number the one that starts last; none of a number that several threads have."""
+        import numpy
+
+        number, place, start, end = self.arrays()
+        order = numpy.lexsort((start, number))
+        number, place = number[order], place[order]
+        same = number[1:] == number[:-1]
+        shared = number[1:][same & (place[1:] != place[:-1])]
+        last = numpy.append(~same, True)[: len(number)] & ~numpy.isin(number, shared)
+        return number[last], place[last], start[order][last], end[order][last]
+
+
+def marked(
+    launches: Launches, work: Work, ranges: Ranges, gpu_ranges: Ranges, gradients: Gradients
+) -> tuple[MarkedRange, ...]:
     """The ranges by name, in the order of their first start; time is that of the kernels that each of them launched.
 
     `ranges` are those of CPU threads: a kernel is in those that were open on the thread that launched it, at that
     time. `gpu_ranges`, on streams, stand for them where a kernel's launch is not known, and where no thread has a
     range of that name: a kernel is in those in which it started. Where ranges of one name nest, a kernel counts once.
+    Kernels of the backward pass are in a range of its own, "NAME (backward)", by the operator whose gradient they give.
     """
     import numpy
 
@@ -78,12 +146,19 @@ def marked(launches: Launches, work: Work, ranges: Ranges, gpu_ranges: Ranges) -
     if not calls:
         return ()
 
+    backward = gradients.ranges(ranges)
+    for (_, name), (starts, _) in backward.spans.items():
+        first[name] = min(min(starts), first.get(name, starts[0]))
+    # As often as the range itself, of however many operators.
+    calls |= {BACKWARD.format(name): count for name, count in calls.items() if BACKWARD.format(name) in first}
+
     start, duration, place = (numpy.asarray(part) for part in (work.start, work.duration, work.place))
     known, launch = _launches_of(launches, work)
-    launch_start, launch_place = numpy.asarray(launches.start), numpy.asarray(launches.place)
+    launched = numpy.asarray(launches.place)[launch], numpy.asarray(launches.start)[launch], duration[known]
     totals = dict.fromkeys(calls, (0, 0.0))
     for found in (
-        _totals(ranges, launches.places, launch_place[launch], launch_start[launch], duration[known]),
+        _totals(ranges, launches.places, *launched),
+        _totals(backward, launches.places, *launched),
         _totals(both, work.places, place[~known], start[~known], duration[~known]),
         _totals(alone, work.places, place, start, duration),
     ):
