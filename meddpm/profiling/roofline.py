@@ -5,6 +5,7 @@ kind of arithmetic: the least time that a GPU needs for some work is the longer 
 its ceiling, and that of its traffic with DRAM at the rate of a copy.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -54,7 +55,8 @@ def limits(counters: Iterable[Row]) -> dict[str, dict[str, float]]:
     """The ceilings in the counters table, FLOP/s and (under "copy") bytes/s, by GPU: of several, the highest."""
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for row in counters:
-        if row["status"] == OK and row["metric"].startswith(CEILING):
+        measured = row["value"] is not None and 0 < row["value"] < math.inf
+        if measured and row["status"] == OK and row["metric"].startswith(CEILING):
             name = row["metric"].removeprefix(CEILING)
             found[row["gpu"]][name] = max(row["value"] * TERA, found[row["gpu"]].get(name, 0.0))
     return dict(found)

@@ -47,6 +47,9 @@ def test_ceilings_are_those_of_the_gpu_the_highest_of_its_cells() -> None:
             ("H200", "ceiling, copy", 4.1, "ok"),
             ("A100", "ceiling, fp32", 19.0, "ok"),
             ("A100", "ceiling, copy", None, "failed"),
+            ("A100", "ceiling, tf32", None, "ok"),
+            ("A100", "ceiling, bf16", 0.0, "ok"),
+            ("A100", "ceiling, fp16", float("nan"), "ok"),
             ("A100", "kernel time", 7.0, "ok"),
         )
     ]
