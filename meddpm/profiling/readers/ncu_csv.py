@@ -29,6 +29,7 @@ from meddpm.profiling.readers.ncu_files import (
     reading,
     rule,
 )
+from meddpm.profiling.readers.ncu_labels import LABELS
 from meddpm.profiling.readers.ncu_numbers import SIZES_APART, SPACES, DecimalMark, plain, value
 from meddpm.words import one_line
 
@@ -39,72 +40,6 @@ WHOLE = ("ID", "Process ID", "Context", "Stream", "Device")
 NUMBERED = (*WHOLE, "CC", "Block Size", "Grid Size")
 PUSH_POP = "Push/Pop_Range"
 START_STOP = "Start/Stop_Range"
-
-# What the page "details" calls a metric, with its base unit, where that is one metric in every version. Labels whose
-# metric changed between versions ("SM Frequency", "SM Busy") are not here.
-LABELS = {
-    ("Duration", "ns"): "gpu__time_duration.sum",
-    ("Elapsed Cycles", "cycle"): "gpc__cycles_elapsed.max",
-    ("SM Active Cycles", "cycle"): "sm__cycles_active.avg",
-    ("DRAM Frequency", "hz"): "dram__cycles_elapsed.avg.per_second",
-    ("DRAM Frequency", "cycle/s"): "dram__cycles_elapsed.avg.per_second",
-    ("Compute (SM) Throughput", "%"): "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-    ("Memory Throughput", "%"): "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
-    ("DRAM Throughput", "%"): "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-    ("L1/TEX Cache Throughput", "%"): "l1tex__throughput.avg.pct_of_peak_sustained_active",
-    ("L2 Cache Throughput", "%"): "lts__throughput.avg.pct_of_peak_sustained_elapsed",
-    ("Memory Throughput", "byte/s"): "dram__bytes.sum.per_second",
-    ("L1/TEX Hit Rate", "%"): "l1tex__t_sector_hit_rate.pct",
-    ("L2 Hit Rate", "%"): "lts__t_sector_hit_rate.pct",
-    ("Mem Busy", "%"): "gpu__compute_memory_access_throughput.avg.pct_of_peak_sustained_elapsed",
-    ("Max Bandwidth", "%"): "gpu__compute_memory_request_throughput.avg.pct_of_peak_sustained_elapsed",
-    ("Mem Pipes Busy", "%"): "sm__memory_throughput.avg.pct_of_peak_sustained_elapsed",
-    ("Executed Ipc Active", "inst/cycle"): "sm__inst_executed.avg.per_cycle_active",
-    ("Executed Ipc Elapsed", "inst/cycle"): "sm__inst_executed.avg.per_cycle_elapsed",
-    ("Issued Ipc Active", "inst/cycle"): "sm__inst_issued.avg.per_cycle_active",
-    ("Active Warps Per Scheduler", "warp"): "smsp__warps_active.avg.per_cycle_active",
-    ("Eligible Warps Per Scheduler", "warp"): "smsp__warps_eligible.avg.per_cycle_active",
-    ("One or More Eligible", "%"): "smsp__issue_active.avg.pct_of_peak_sustained_active",
-    ("Executed Instructions", "inst"): "smsp__inst_executed.sum",
-    ("Issued Instructions", "inst"): "smsp__inst_issued.sum",
-    ("Block Size", ""): "launch__block_size",
-    ("Cluster Size", ""): "launch__cluster_size",
-    ("Grid Size", ""): "launch__grid_size",
-    ("Registers Per Thread", "register/thread"): "launch__registers_per_thread",
-    ("Shared Memory Configuration Size", "byte"): "launch__shared_mem_config_size",
-    ("Driver Shared Memory Per Block", "byte/block"): "launch__shared_mem_per_block_driver",
-    ("Dynamic Shared Memory Per Block", "byte/block"): "launch__shared_mem_per_block_dynamic",
-    ("Static Shared Memory Per Block", "byte/block"): "launch__shared_mem_per_block_static",
-    ("# SMs", "SM"): "launch__sm_count",
-    ("# TPCs", ""): "launch__tpc_count",
-    ("Stack Size", ""): "launch__stack_size",
-    ("Uses Green Context", ""): "launch__uses_green_context",
-    ("Threads", "thread"): "launch__thread_count",
-    ("Waves Per SM", ""): "launch__waves_per_multiprocessor",
-    ("Max Active Clusters", "cluster"): "launch__cluster_max_active",
-    ("Max Cluster Size", "block"): "launch__cluster_max_potential_size",
-    ("Overall GPU Occupancy", "%"): "launch__occupancy_cluster_gpu_pct",
-    ("Cluster Occupancy", "%"): "launch__occupancy_cluster_pct",
-    ("Block Limit Barriers", "block"): "launch__occupancy_limit_barriers",
-    ("Block Limit SM", "block"): "launch__occupancy_limit_blocks",
-    ("Block Limit Registers", "block"): "launch__occupancy_limit_registers",
-    ("Block Limit Shared Mem", "block"): "launch__occupancy_limit_shared_mem",
-    ("Block Limit Warps", "block"): "launch__occupancy_limit_warps",
-    ("Theoretical Active Warps per SM", "warp"): "sm__maximum_warps_avg_per_active_cycle",
-    ("Theoretical Occupancy", "%"): "sm__maximum_warps_per_active_cycle_pct",
-    ("Achieved Occupancy", "%"): "sm__warps_active.avg.pct_of_peak_sustained_active",
-    ("Achieved Active Warps Per SM", "warp"): "sm__warps_active.avg.per_cycle_active",
-    ("Average DRAM Active Cycles", "cycle"): "dram__cycles_active.avg",
-    ("Total DRAM Elapsed Cycles", "cycle"): "dram__cycles_elapsed.sum",
-    ("Average L1 Active Cycles", "cycle"): "l1tex__cycles_active.avg",
-    ("Total L1 Elapsed Cycles", "cycle"): "l1tex__cycles_elapsed.sum",
-    ("Average L2 Active Cycles", "cycle"): "lts__cycles_active.avg",
-    ("Total L2 Elapsed Cycles", "cycle"): "lts__cycles_elapsed.sum",
-    ("Average SM Active Cycles", "cycle"): "sm__cycles_active.avg",
-    ("Total SM Elapsed Cycles", "cycle"): "sm__cycles_elapsed.sum",
-    ("Average SMSP Active Cycles", "cycle"): "smsp__cycles_active.avg",
-    ("Total SMSP Elapsed Cycles", "cycle"): "smsp__cycles_elapsed.sum",
-}
 
 # Letters of a line, and lines of a row (a range's name may break it), at most: what is longer is no table.
 LONGEST_LINE = 1 << 24
