@@ -9,6 +9,11 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(letter if letter.isprintable() or letter in keep else "?" for letter in text)
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """As 1 volume, 2 volumes."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 def one_line(text: str, limit: int = LIMIT) -> str:
     """The text as one printable line of at most `limit` letters."""
     line = printable(" ".join(text.split()))

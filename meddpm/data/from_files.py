@@ -9,10 +9,11 @@ from pathlib import Path
 from meddpm.config import DatasetConfig, FilesConfig, PreparationConfig, UserError, to_mapping
 from meddpm.data import layouts, opening, preparations
 from meddpm.data.layouts import CaseFiles
-from meddpm.data.layouts.names import below, counted, shown
+from meddpm.data.layouts.names import below, shown
 from meddpm.data.tasks import Goal, Made, Task, Tasks
 from meddpm.files import sha256
 from meddpm.provenance import text_digest
+from meddpm.words import counted
 
 
 def find(settings: FilesConfig) -> layouts.Found:

@@ -9,7 +9,7 @@ go. Global advice comes first, local after it. Estimates of several rules overla
 from collections import defaultdict
 from collections.abc import Sequence
 
-from meddpm.profiling.counters import TIME, Counted, time_ns
+from meddpm.profiling.counters import Counted, time_ns
 from meddpm.profiling.readers.ncu_files import Rule
 from meddpm.profiling.taxonomy import classify
 from meddpm.tables import Row
@@ -30,7 +30,7 @@ def rows(launches: Sequence[Counted]) -> list[Row]:
     saved: dict[tuple[str, str, str], float] = defaultdict(float)
     loudest: dict[tuple[str, str, str], tuple[float, Rule]] = {}
     for each in launches:
-        name, time = each.launch.kernel, each.stands_for * each.launch.metrics.get(TIME, 0.0)
+        name, time = each.launch.kernel, time_ns([each])
         times[name] += time
         for rule in _once(each.launch.rules):
             key = (name, rule.name, rule.scope)

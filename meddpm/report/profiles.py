@@ -47,11 +47,7 @@ def figure_rows(counters: list[Row]) -> list[dict[str, Any]]:
     """
     found = []
     for (model, gpu, variant, phase), rows in _by_cell(counters).items():
-        total = {
-            row["metric"]: row["value"]
-            for row in rows
-            if row["scope"] == "total" and row["status"] == OK and not numbers.missing(row["value"])
-        }
+        total = _figures(rows).get("total", {})
         cells = [
             (heading, numbers.percent(_part(_sum(total, metrics))) if percent else _count(_sum(total, metrics)))
             for metrics, heading, percent in FIGURES
@@ -64,7 +60,7 @@ def figure_rows(counters: list[Row]) -> list[dict[str, Any]]:
             continue  # operators of a CPU
         found.append(
             {
-                "where": f"{model} on {gpu}, {IN_WORDS[phase]}",
+                "where": _where(model, gpu, phase),
                 "variant": variant,
                 "figures": cells,
                 "utilisation": share,
@@ -82,17 +78,13 @@ def roof_groups(counters: list[Row]) -> list[dict[str, Any]]:
     limits = roofline.limits(counters)
     found = []
     for (model, gpu, variant, phase), rows in _by_cell(counters).items():
-        scopes: dict[str, dict[str, float]] = {}
-        for row in rows:
-            if row["status"] == OK and not numbers.missing(row["value"]):
-                scopes.setdefault(row["scope"], {})[row["metric"]] = row["value"]
+        scopes = _figures(rows)
         shown = [scope for scope in scopes if scope == "total" or scope.startswith("category:")]
         places = [roofline.placed(scope, scopes[scope], limits.get(gpu, {})) for scope in shown]
         there = sorted((place for place in places if place), key=lambda place: (place.scope != "total", -place.time_ns))
         if there and there[0].scope == "total":
-            where = f"{model} on {gpu}, {IN_WORDS[phase]}"
             cells = [_roof_row(place, there[0].time_ns) for place in there]
-            found.append({"where": where, "variant": variant, "rows": [row for row in cells if row]})
+            found.append({"where": _where(model, gpu, phase), "variant": variant, "rows": list(filter(None, cells))})
     return found
 
 
@@ -130,8 +122,8 @@ def priority_groups(priorities: list[Row]) -> list[dict[str, Any]]:
             for row in ranked[:TOP]
         ]
         if cells:
-            where = f"{model} on {gpu}, {IN_WORDS[phase]}"
-            found.append({"where": where, "variant": variant, "rows": cells, "more": len(ranked) - len(cells)})
+            more = len(ranked) - len(cells)
+            found.append({"where": _where(model, gpu, phase), "variant": variant, "rows": cells, "more": more})
     return found
 
 
@@ -149,6 +141,19 @@ def one_sentence(advice: str) -> str:
     """The first sentence, cut after a number of letters; a point within a number or a name ends none."""
     text = " ".join(advice.split())
     return style.shortened(re.split(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+(?=[A-Z@])", text, maxsplit=1)[0], ADVICE)
+
+
+def _where(model: str, gpu: str, phase: str) -> str:
+    return f"{model} on {gpu}, {IN_WORDS[phase]}"
+
+
+def _figures(rows: list[Row]) -> dict[str, dict[str, float]]:
+    """What was measured of a cell, by scope and metric."""
+    scopes: dict[str, dict[str, float]] = {}
+    for row in rows:
+        if row["status"] == OK and not numbers.missing(row["value"]):
+            scopes.setdefault(row["scope"], {})[row["metric"]] = row["value"]
+    return scopes
 
 
 def _by_cell(rows: list[Row]) -> dict[tuple[str, str, str, str], list[Row]]:

@@ -8,10 +8,11 @@ from pathlib import Path
 from meddpm.config import UserError
 from meddpm.data.layouts import CaseFiles, Found, listed
 from meddpm.data.layouts.drafts import Draft, judge
-from meddpm.data.layouts.names import counted, require_images, shown, some
+from meddpm.data.layouts.names import require_images, shown, some
 from meddpm.data.layouts.parts import Part
 from meddpm.data.layouts.table import LAYOUTS
 from meddpm.data.layouts.walk import Leaf, Tree, walk
+from meddpm.words import counted
 
 AUTO, LISTED = "auto", "tsv"
 NAMES = (*LAYOUTS, LISTED)

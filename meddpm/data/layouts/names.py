@@ -26,11 +26,6 @@ def some(names: list[str], most: int = 3) -> str:
     return ", ".join(map(shown, names[:most])) + more
 
 
-def counted(number: int, noun: str) -> str:
-    """As 1 volume, 2 volumes."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def require_images(where: str, images: tuple[str, ...] | None, there: list[str]) -> None:
     """Raise UserError where one of `images` is not `there`."""
     missing = [name for name in images or () if name not in there]

@@ -14,7 +14,7 @@ from typing import Any
 from meddpm.config import UserError
 from meddpm.profiling.readers import chrome_trace, kineto_ranges
 from meddpm.profiling.trace import Kernel, Occupied, Trace, occupied
-from meddpm.words import one_line
+from meddpm.words import counted, one_line
 
 # What an event is, by its category in lower case. PyTorch before 1.11 wrote Kernel, Memcpy, Memset, Operator, Runtime.
 GPU, OPERATOR, LAUNCH, RANGE, GPU_RANGE = "gpu", "operator", "launch", "range", "gpu range"
@@ -172,7 +172,7 @@ class _Found:
         if kind == OPERATOR:
             if not self.kernels:  # they count only where there is no GPU work
                 self.operators.add(place, name, start, duration)
-            self._sequence(event.get("args"), place, start, start + duration)
+            self._sequence(event.get("args"), place, start, duration)
             return
         if kind in (RANGE, GPU_RANGE):
             if not name.startswith(PROFILER_RANGES):
@@ -195,14 +195,16 @@ class _Found:
         key = place[0], None if device is None else _plain(device)
         self.work_device.append(self.devices_seen.setdefault(key, len(self.devices_seen)))
 
-    def _sequence(self, arguments: Any, place: tuple[Any, Any], start: float, end: float) -> None:
+    def _sequence(self, arguments: Any, place: tuple[Any, Any], start: float, duration: float) -> None:
         """Keep what joins an operator of the forward pass and those that give its gradient: their sequence number."""
         number = _number(arguments.get("Sequence number")) if isinstance(arguments, dict) else None
         if number is None or not 0 <= number < LONGEST:
             return
         # Of an operator of the forward pass the thread that it is the gradient of is none, 0.
-        own = self.gradients.backward if _whole(arguments.get("Fwd thread id")) else self.gradients.forward
-        own.add(int(number), place, start, end)
+        if _whole(arguments.get("Fwd thread id")):
+            self.gradients.backward.add(int(number), place, start, duration)
+        else:
+            self.gradients.forward.add(int(number), place, start)
 
     def gpus(self) -> dict[tuple[Any, Any], list[int]]:
         """The numbers of each GPU, by process and device."""
@@ -262,18 +264,14 @@ class _Found:
         if self.unclosed:
             notes.append("the list of events has no closing bracket: events may be missing")
         if self.pairs:
-            notes.append(f"{_events(self.pairs)} in pairs of begin and end (B, E) {_are(self.pairs)} left out")
+            notes.append(_left_out(self.pairs, "in pairs of begin and end (B, E)"))
         if self.untimed:
-            notes.append(f"{_events(self.untimed)} without a start or a duration {_are(self.untimed)} left out")
+            notes.append(_left_out(self.untimed, "without a start or a duration"))
         return notes
 
 
-def _events(number: int) -> str:
-    return f"{number} event" if number == 1 else f"{number} events"
-
-
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
+def _left_out(number: int, which: str) -> str:
+    return f"{counted(number, 'event')} {which} {'is' if number == 1 else 'are'} left out"
 
 
 def _count(times: dict[Any, list[float]], key: Any, time: float) -> None:

@@ -57,12 +57,12 @@ class Ranges:
 class Gradients:
     """Operators of the forward pass, and those of autograd that give their gradients: both have one sequence number.
 
-    The forward pass's count is the thread's own, and goes up as an operator leaves a node for autograd: of several
-    operators of one number, the last made the node.
+    That number stands in the place of the correlation. The forward pass's count is the thread's own, and goes up as an
+    operator leaves a node for autograd: of several operators of one number, the last made the node.
     """
 
     def __init__(self) -> None:
-        self.forward, self.backward = _Numbered(), _Numbered()
+        self.forward, self.backward = Launches(), Work()
 
     def ranges(self, of: Ranges) -> Ranges:
         """Ranges of the backward pass, named by the range in `of` that the operator of the forward pass was in."""
@@ -71,51 +71,32 @@ class Gradients:
         found = Ranges()
         if not self.forward.places or not self.backward.places:
             return found
-        number, place, start, _ = self.forward.last_of_each()
-        numbers, threads, starts, ends = self.backward.arrays()
-        names_of = list(self.backward.places)
+        number, place, start = self._made_a_node()
+        threads = list(self.backward.places)
         for (where, name), spans in of.spans.items():
             if where not in self.forward.places:
                 continue
             begins, until = _merged(*map(numpy.asarray, spans))
             index = numpy.searchsorted(begins, start, side="right") - 1
             within = (place == self.forward.places[where]) & (index >= 0) & (start < until[numpy.maximum(index, 0)])
-            for each in numpy.flatnonzero(numpy.isin(numbers, number[within])):
-                found.add(names_of[threads[each]], BACKWARD.format(name), float(starts[each]), float(ends[each]))
+            for each in numpy.flatnonzero(numpy.isin(self.backward.correlation, number[within])):
+                begin = self.backward.start[each]
+                end = begin + self.backward.duration[each]
+                found.add(threads[self.backward.place[each]], BACKWARD.format(name), begin, end)
         return found
 
-
-class _Numbered:
-    """Operators with their sequence number, thread, start and end (microseconds)."""
-
-    def __init__(self) -> None:
-        self.number, self.place, self.start, self.end = array("q"), array("i"), array("d"), array("d")
-        self.places: dict[Place, int] = {}
-
-    def add(self, number: int, place: Place, start: float, end: float) -> None:
-        """One operator."""
-        self.number.append(number)
-        self.place.append(self.places.setdefault(place, len(self.places)))
-        self.start.append(start)
-        self.end.append(end)
-
-    def arrays(self) -> tuple[Any, Any, Any, Any]:
-        """Numbers, places, starts and ends."""
+    def _made_a_node(self) -> tuple[Any, Any, Any]:
+        """Numbers, places and starts of the last forward operator of each number that only one thread has."""
         import numpy
 
-        return tuple(map(numpy.asarray, (self.number, self.place, self.start, self.end)))
-
-    def last_of_each(self) -> tuple[Any, Any, Any, Any]:
-        """The same, of each number the one that starts last; none of a number that several threads have."""
-        import numpy
-
-        number, place, start, end = self.arrays()
+        both = (self.forward.correlation, self.forward.place, self.forward.start)
+        number, place, start = map(numpy.asarray, both)
         order = numpy.lexsort((start, number))
-        number, place = number[order], place[order]
+        number, place, start = number[order], place[order], start[order]
         same = number[1:] == number[:-1]
         shared = number[1:][same & (place[1:] != place[:-1])]
-        last = numpy.append(~same, True)[: len(number)] & ~numpy.isin(number, shared)
-        return number[last], place[last], start[order][last], end[order][last]
+        last = numpy.append(~same, True) & ~numpy.isin(number, shared)
+        return number[last], place[last], start[last]
 
 
 def marked(

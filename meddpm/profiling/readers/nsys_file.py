@@ -25,7 +25,7 @@ import numpy as np
 from meddpm.config import UserError
 from meddpm.profiling.readers.demangle import demangle
 from meddpm.profiling.trace import Kernel, MarkedRange, Occupied, Trace, occupied
-from meddpm.words import one_line, printable
+from meddpm.words import counted, one_line, printable
 
 KERNELS, GRAPHS, COPIES, FILLS = (
     f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "GRAPH_TRACE", "MEMCPY", "MEMSET")
@@ -325,7 +325,7 @@ class _Export:
             last = max(calls)
             each = ", ".join(f"GPU {_gpu(key)} with {calls[key]}" for key in sorted(calls))
             notes.append(
-                f"the table adds up {_counted(len(calls), 'GPU')} and {_counted(len(processes), 'process', 'es')} "
+                f"the table adds up {counted(len(calls), 'GPU')} and {counted(len(processes), 'process', 'processes')} "
                 f"({each} {'row' if calls[last] == 1 else 'rows'} of work); "
                 f"how busy the GPU was is told of GPU {_gpu(key)}, which worked longest"
             )
@@ -443,9 +443,7 @@ class _Export:
         for table in (KERNELS, GRAPHS, COPIES, FILLS):
             if self.has(table, "start", "end"):
                 count += next(self.rows(f"SELECT count(*) FROM {table} WHERE ({TIMED}) IS NOT TRUE"))[0]
-        return (
-            [f"{_counted(count, 'record')} without times {'was' if count == 1 else 'were'} left out"] if count else []
-        )
+        return [f"{counted(count, 'record')} without times {'was' if count == 1 else 'were'} left out"] if count else []
 
     def faults(self) -> list[str]:
         """What nsys itself said went wrong, the first few."""
@@ -466,10 +464,6 @@ def _added(timed: Iterable[Timed]) -> list[Kernel]:
         before = found.get((name, launch), (0, 0.0))
         found[name, launch] = (before[0] + calls, before[1] + time)
     return [Kernel(name, launch, calls, time / 1e6) for (name, launch), (calls, time) in found.items()]
-
-
-def _counted(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number} {noun}{'' if number == 1 else plural}"
 
 
 def _gpu(key: tuple[bool, int]) -> str:

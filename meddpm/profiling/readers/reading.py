@@ -11,7 +11,7 @@ from typing import IO
 
 from meddpm.config import UserError
 from meddpm.log import logger
-from meddpm.profiling.readers import kineto, ncu_files, nsys_file
+from meddpm.profiling.readers import chrome_trace, kineto, ncu_files, nsys_file
 from meddpm.profiling.trace import Trace
 from meddpm.words import printable
 
@@ -30,7 +30,6 @@ PACKED = {
     b"\xfd7zXZ\0": "xz",
     b"\x1f\x8b": "gzip (twice)",
 }
-BOM = b"\xef\xbb\xbf"
 # The first letters of a Chrome trace; a program under ncu may print a bracket too. Space is looked at once,
 # however much of it there is.
 JSON = re.compile(rb"\{\s*+[\"}]|\[\s*+[{\]]|[\[{]?+\s*+\Z")
@@ -71,7 +70,7 @@ def _read(path: Path) -> Trace:
 
 def _head(stream: IO[bytes]) -> bytes:
     """How the content begins, without space before it."""
-    head = stream.read(HEAD).removeprefix(BOM).lstrip()
+    head = stream.read(HEAD).removeprefix(chrome_trace.BOM).lstrip()
     while len(head) < HEAD and (more := stream.read(HEAD)):
         head = (head + more).lstrip()
     return head
