@@ -225,11 +225,12 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class SampleConfig:
-    """Which volumes a cell draws: the first `cases` cases of the dataset, once with each seed.
+    """Which volumes a cell draws, if `enabled`: the first `cases` cases of the dataset, once with each seed.
 
     `original_grid`: those of a dataset of files are written a second time, on the grid of their label map's file.
     """
 
+    enabled: bool = True
     cases: int = 2
     seeds: tuple[int, ...] = (0,)
     batch: int = 1

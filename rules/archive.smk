@@ -15,7 +15,7 @@ rule archive:
         run_config="results/run_config.yaml",
         training=there(training_records("training.json", "loss.csv")),
         cases=there(datasets()),
-        samples=cells("results/samples/{model}/{gpu}/{variant}/{solver}/samples.csv"),
+        samples=of_stage("sample", "samples"),
     output:
         f"results/archive/{STUDY.selection.name}.zip",
     log:

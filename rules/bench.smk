@@ -43,7 +43,7 @@ rule environment_table:
         of_stage("profile", "environment"),
         of_stage("counters", "environment"),
         of_stage("timeline", "environment"),
-        cells("results/samples/{model}/{gpu}/{variant}/{solver}/environment.csv"),
+        of_stage("sample", "environment"),
     output:
         "results/tables/environment.csv",
     log:

@@ -10,7 +10,7 @@ rule evaluate:
         samples=cells("results/samples/{model}/{gpu}/{variant}/{solver}/samples.csv"),
         cases=cases,
     output:
-        "results/quality/{model}/quality.csv",
+        quality="results/quality/{model}/quality.csv",
     log:
         "results/logs/evaluate/{model}.log",
     conda:
@@ -25,7 +25,7 @@ rule evaluate:
 
 rule quality_table:
     input:
-        cells("results/quality/{model}/quality.csv"),
+        of_stage("evaluate", "quality"),
     output:
         report("results/tables/quality.csv", caption="../captions/quality.rst", category="Tables"),
     log:

@@ -28,7 +28,7 @@ rule report:
         priorities="results/tables/priorities.csv",
         claims="results/tables/claims.csv",
         run_config="results/run_config.yaml",
-        samples=cells("results/samples/{model}/{gpu}/{variant}/{solver}/samples.csv"),
+        samples=of_stage("sample", "samples"),
         cases=lambda wildcards: [cases_of(model) for model in models_with_cases(wildcards)],
         datasets=there(datasets()),
         training=there(training_records("training.json")),

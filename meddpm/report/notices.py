@@ -49,7 +49,7 @@ def notices(
             )
         )
     found += [_training(record, models.get(record["model"], {}).get("dataset")) for record in trainings]
-    found += _weights(models)
+    found += _weights(models, drawn=(config.get("sample") or {}).get("enabled", True))
     found += [notice for table in datasets for notice in _cases(table)]
     found += _datasets(uses_template(config))
     found += _gaps(groups)
@@ -81,17 +81,21 @@ def _training(record: dict[str, Any], drawn_from: str | None) -> Notice:
     )
 
 
-def _weights(models: dict[str, dict[str, Any]]) -> list[Notice]:
+def _weights(models: dict[str, dict[str, Any]], drawn: bool) -> list[Notice]:
+    """What the weights are, and what the pictures are worth if any were `drawn`."""
     found = []
-    drawn_at_random = [name for name, row in models.items() if row.get("weights") == "random"]
-    if drawn_at_random:
-        found.append(
-            Notice(
-                "Random weights",
-                f"The weights of {numbers.listed(drawn_at_random)} are random numbers: the samples are no pictures. "
-                "Times and memory hold, and a difference between variants is one of arithmetic alone.",
-            )
+    random = [name for name, row in models.items() if row.get("weights") == "random"]
+    if random:
+        of_random = f"The weights of {numbers.listed(random)} are random numbers"
+        text = (
+            f"{of_random}: the samples are no pictures. Times and memory hold, and a difference between variants is "
+            "one of arithmetic alone."
         )
+        found.append(
+            Notice("Random weights", text if drawn else f"{of_random}. Times and memory do not depend on them.")
+        )
+    if not drawn:
+        return found
     shipped = [name for name, row in models.items() if row.get("weights") == "shipped"]
     if shipped:
         found.append(

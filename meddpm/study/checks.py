@@ -99,7 +99,7 @@ def _check_datasets(study: Study, root: Path) -> None:
                     "a dataset of its own, with its `images`"
                 )
         cases = study.datasets[model.dataset].cases
-        if cases is not None and study.sample.cases > cases:
+        if study.sample.enabled and cases is not None and study.sample.cases > cases:
             raise ConfigError(
                 f"sample.cases: {study.sample.cases} is more than datasets.{model.dataset}.cases, {cases}"
             )
@@ -142,8 +142,8 @@ def check_sources(study: Study) -> None:
             from_files.require_images(config, found, study.dataset_goal(name))
         except UserError as error:
             raise ConfigError(f"datasets.{name}: {error}") from None
-        draws = any(study.models[model].dataset == name for model in study.selection.models)
-        if draws and len(found.cases) < study.sample.cases:
+        drawn = study.sample.enabled and any(study.models[model].dataset == name for model in study.selection.models)
+        if drawn and len(found.cases) < study.sample.cases:
             raise ConfigError(
                 f"sample.cases: {study.sample.cases} is more than the cases of datasets.{name}, {len(found.cases)}; "
                 f"right would be {len(found.cases)} or less"

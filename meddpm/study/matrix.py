@@ -151,6 +151,8 @@ class Study:
             axes |= self._some(getattr(self, stage), axes)
         if stage == "evaluate":
             axes = {"model": chosen.models}
+        if stage in ("sample", "evaluate") and not self.sample.enabled:
+            axes |= {"model": ()}
         return [dict(zip(axes, names, strict=True)) for names in itertools.product(*axes.values())]
 
     def _some(self, of: SlowProfileConfig, axes: dict[str, Sequence[str]]) -> dict[str, Sequence[str]]:

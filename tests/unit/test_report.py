@@ -17,6 +17,7 @@ from meddpm.config import ReportConfig, UserError, repository_root
 from meddpm.data import manifest
 from meddpm.report import page, slices, style
 from meddpm.report.inputs import ReportInputs
+from meddpm.report.notices import notices
 from tests.unit.report_fixture import UNSUPPORTED, Run, replaced, timing_rows, write_run
 
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -259,6 +260,14 @@ def test_notices_of_a_gpu_run_with_random_weights(tmp_path, undrawn):
     assert "No GPU in this run" not in text
     assert "Not everything ran" not in text
     assert "Training in this run" not in text
+    assert "the samples are no pictures" in text
+
+
+def test_what_weights_are_worth_is_not_said_of_pictures_that_were_not_drawn():
+    config = {"study": {"models": ["demo", "head"]}, "sample": {"enabled": False}}
+    config["models"] = {"demo": {"weights": "shipped"}, "head": {"weights": "random"}}
+    (notice,) = notices(config, [], [], [], [])
+    assert notice.text == "The weights of head are random numbers. Times and memory do not depend on them."
 
 
 def test_cases_that_were_refused_or_have_warnings_are_told(tmp_path, undrawn):

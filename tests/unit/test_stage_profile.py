@@ -269,6 +269,12 @@ def test_the_cells_of_a_slow_profiler_are_those_that_are_picked() -> None:
         cells("counters", enabled=True, variants=["fp23"])
 
 
+def test_a_study_may_draw_no_volume() -> None:
+    none = study.load(CONFIG | {"sample": {"enabled": False, "cases": 1000}})
+    assert none.cells("sample") == none.cells("evaluate") == []
+    assert none.cells("bench") == STUDY.cells("bench")
+
+
 def test_which_cells_are_profiled_is_no_setting_of_one() -> None:
     other = study.load(CONFIG | {"profile": {"phases": ["train", "sample"]}, "counters": {"enabled": True}})
     for stage in ("profile", "counters", "timeline"):

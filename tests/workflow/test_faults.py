@@ -198,6 +198,26 @@ def test_a_page_is_made_elsewhere_and_where_nothing_could_be_measured(tmp_path: 
     assert not (root / "results/run").exists(), "nothing is left where the command was typed"
 
 
+def test_a_study_without_pictures_is_timed_and_has_its_page(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path / "checkout")
+    root = checkout.root
+    tiny = yaml.safe_load((root / "tiny.yaml").read_text())
+    tiny["study"] |= {"variants": ["fp32"], "phases": ["sample"]}
+    tiny["models"]["tiny"]["weights"] = "random"
+    tiny["sample"]["enabled"] = False
+    (root / "undrawn.yaml").write_text(yaml.safe_dump(tiny))
+    result = checkout.snakemake(configfile="undrawn.yaml")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert not (root / "results/samples").exists()
+    assert rows(root / "results/tables/quality.csv") == []
+    (timed,) = {(row["status"], row["environment"]) for row in rows(root / "results/tables/timing.csv")}
+    environments = {row["environment"] for row in rows(root / "results/tables/environment.csv")}
+    assert timed[0] == "ok"
+    assert timed[1] in environments
+    assert "#samples" not in (root / "results/report/index.html").read_text()
+    assert (root / "results/archive/tiny.zip").is_file()
+
+
 def test_a_job_is_refused_when_its_code_was_edited_in_the_queue(checkout: Checkout) -> None:
     def digest() -> str:
         script = "from meddpm import provenance; print(provenance.code_digest('meddpm.stages.sample'))"
