@@ -42,7 +42,7 @@ def figure(part: Part, found: Compared, holds: bool | None, several: bool) -> st
     shown = sign + quantity(found.figure.value, _unit(part))
     beside = []
     if found.before is not None and found.after is not None:
-        unit = {POINTS: PERCENT}.get(part.unit or "")
+        unit = PERCENT if part.unit == POINTS else part.unit
         beside.append(f"{quantity(found.before, unit)} to {quantity(found.after, unit)}")
     if found.figure.note:
         beside.append(found.figure.note)
@@ -126,6 +126,5 @@ def _bound(part: Part) -> str:
 
 
 def _unit(part: Part) -> str | None:
-    if part.unit:
-        return part.unit
-    return {RATIO: TIMES, REDUCTION: TIMES, CHANGE: PERCENT}.get(part.how)
+    """The unit of the figure that has the bound; `part.unit` may be that of the two that it compares."""
+    return {RATIO: TIMES, REDUCTION: TIMES, CHANGE: PERCENT}.get(part.how, part.unit)

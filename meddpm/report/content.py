@@ -25,8 +25,8 @@ class Card:
     sentences: list[str]
 
 
-def lede(config: dict[str, Any], groups: list[Group], spreads: list[Spread]) -> str:
-    """One paragraph: what was studied, on what, and when not to trust it."""
+def lede(config: dict[str, Any], groups: list[Group], spreads: list[Spread], drawn: bool) -> str:
+    """One paragraph: what was studied, on what, whether volumes were `drawn`, and when not to trust it."""
     timing = [row for group in groups for row in group.rows]
     if not timing:
         return "The timing table of this run has no rows, so there is nothing to say about what the model costs."
@@ -36,12 +36,12 @@ def lede(config: dict[str, Any], groups: list[Group], spreads: list[Spread]) -> 
     variants = rows.unique(row["variant"] for row in timing)
     solvers = rows.unique(row["solver"] for row in timing if row["solver"])
     name = config.get("study", {}).get("name")
+    pictures = ", and its pictures are compared with those that fp32 draws from the same noise and label map. "
     text = (
         f"{'The study ' + name if name else 'This study'} measures what {numbers.listed(phases)} costs with "
         f"{numbers.listed(models)} in {numbers.count(len(variants), 'variant')}"
         f"{' and ' + numbers.count(len(solvers), 'solver') if solvers else ''} on {numbers.listed(devices)}. "
-        "Each variant was timed in turn with fp32 in one process, and its pictures are compared with those that fp32 "
-        "draws from the same noise and label map. "
+        f"Each variant was timed in turn with fp32 in one process{pictures if drawn else '. '}"
     )
     floor = max((spread.relative for spread in spreads if spread.jobs > 1), default=None)
     repeats = min((row["repeats"] for row in timing if row["repeats"]), default=None)

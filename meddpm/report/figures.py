@@ -95,7 +95,7 @@ def kernel_shares(kernels: list[Row], colours: dict[str, str]) -> Figure:
     """Where the time goes: the share of each category, one bar a variant, with the total kernel time at its end."""
     totals = kernel_totals(kernels)
     with style.applied():
-        legend_lines = math.ceil(min(len(colours), len(style.CATEGORY_COLOURS) + 1) / 3)
+        legend_lines = math.ceil(min(len(colours), len(style.CATEGORY_COLOURS) + 1) / 2)
         labels = [style.shortened(variant) for variant in totals]
         figure, axes = style.bar_axes(labels, "Where the time goes", extra_height=0.95 + 0.24 * legend_lines)
         axes.set_xlim(0, 1.2)
@@ -124,7 +124,7 @@ def kernel_shares(kernels: list[Row], colours: dict[str, str]) -> Figure:
             named.append(("others", OTHER))
         handles = [Patch(color=colour) for _, colour in named]
         figure.legend(
-            handles, [style.shortened(name, 24) for name, _ in named], loc="outside lower left", ncols=3, fontsize=10
+            handles, [style.shortened(name, 30) for name, _ in named], loc="outside lower left", ncols=2, fontsize=10
         )
     return figure
 

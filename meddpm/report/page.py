@@ -173,7 +173,9 @@ class Page:
         return {
             "title": self.settings.title,
             "version": meddpm.__version__,
-            "lede": content.lede(self.config, self.groups, [spread for spread in spreads if spread]),
+            "lede": content.lede(
+                self.config, self.groups, [spread for spread in spreads if spread], bool(self.quality)
+            ),
             "colour_names": style.COLOUR_NAMES,
             "notices": notices.notices(self.config, records, self.environment, self.groups, self.inputs.datasets),
             "cards": [content.card(rows.answer(group, self.quality), confidence) for group in self.groups],

@@ -175,6 +175,7 @@ def test_channels_last_must_keep_all_three_parts() -> None:
     fewer = decide(name, breaks_up(kernels_a_step=300))
     assert fewer["verdict"] == "not reproduced"
     assert f"kernels a step 0.750{TIMES} (400 to 300): does not hold" in fewer["measured"]
+    assert f"mean kernel time 0.295{TIMES} (0.490 ms to 0.144 ms): holds" in decide(name, breaks_up())["measured"]
     assert decide(name, breaks_up(kernel_time_a_step=1000.0))["verdict"] == "not reproduced"
     busy = decide(name, breaks_up(idle_share=0.5))
     assert busy["verdict"] == "reproduced", "lower SM activity will do"

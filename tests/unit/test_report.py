@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from meddpm import tables
 from meddpm.config import ReportConfig, UserError, repository_root
 from meddpm.data import manifest
-from meddpm.report import page, slices, style
+from meddpm.report import content, page, rows, slices, style
 from meddpm.report.inputs import ReportInputs
 from meddpm.report.notices import notices
 from tests.unit.report_fixture import UNSUPPORTED, Run, replaced, timing_rows, write_run
@@ -147,10 +147,15 @@ def test_spread_of_fp32_over_the_jobs(made):
     assert "medians over 4 timing jobs: 200 to 203 ms, median 202 ms, 1.5 % of it" in made[0].text
 
 
-def test_lede_says_what_on_what_and_when_not_to_trust_it(made):
+def test_lede_says_what_on_what_and_when_not_to_trust_it(made, tmp_path):
     text, shape = made[0].text, TIMES.join(["1", "16", "16", "16"])
     assert f"what drawing a volume costs with demo ({shape}) in 5 variants and 1 solver on Some CPU (2 cores)" in text
     assert "Do not trust a gain no larger than the spread of the fp32 medians (up to 1.5 % here)" in text
+    compared = "in one process, and its pictures are compared with those that fp32 draws"
+    assert compared in text
+    groups = rows.groups(tables.read("timing", write_run(tmp_path).timing))
+    assert compared in content.lede({}, groups, [], drawn=True)
+    assert "in one process. Do not trust" in content.lede({}, groups, [], drawn=False)
 
 
 def test_a_row_that_could_not_run_stays_in_grey_with_its_reason(made):

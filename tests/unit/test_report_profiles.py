@@ -1,6 +1,7 @@
 """The page's sections on the claims and on where the time goes."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -75,6 +76,12 @@ def test_key_figures_are_a_row_a_variant(tmp_path):
     assert section.count('<th scope="row">') == 5
     assert section.count('<tr class="absent">') == 1
     assert "gone" in section
+
+
+def test_models_keep_their_order(tmp_path):
+    counters = [{**row, "model": model} for model in ("Zebra", "ant") for row in claims_fixture.tables()["counters"]]
+    section = build(tmp_path, written(tmp_path, counters=counters)).section("first")
+    assert re.findall(r"<caption><b>(\w+)", section) == ["Zebra", "Zebra", "ant", "ant"]
 
 
 def test_operators_of_a_cpu_have_no_section(tmp_path):
