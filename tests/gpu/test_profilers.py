@@ -1,6 +1,5 @@
 """What only a GPU can show of profiling: traces, ceilings, and counters where the host gives them."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -29,9 +28,8 @@ STUDY = study.load(CONFIG)
 SAME = ("kernel time", "SM active cycles", "executed instructions", "instructions, tensor pipe", "DRAM read", "IPC")
 
 
-def settings(stage: str, variant: str, phase: str, **changes: object) -> str:
-    values = json.loads(STUDY.settings(stage, model="demo", gpu="local", variant=variant, phase=phase))
-    return json.dumps(values | changes)
+def settings(stage: str, variant: str, phase: str, model: str = "demo") -> str:
+    return STUDY.settings(stage, model=model, gpu="local", variant=variant, phase=phase)
 
 
 @pytest.mark.parametrize(("variant", "phase"), [("bf16", "train"), ("tf32", "sample"), ("compile", "sample")])
@@ -72,14 +70,20 @@ def needs_counters() -> None:
         pytest.skip("the host refuses GPU counters")
 
 
-def test_launches_that_stand_for_others_give_the_totals_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+# Two to four minutes each.
+@pytest.mark.parametrize(("model", "variant"), [("demo", "tf32"), ("whole_head_128", "tf32_channels_last")])
+def test_launches_that_stand_for_others_give_the_totals_of_all(
+    model: str, variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     needs_counters()
     totals = {}
     for way in ("once", "all"):
         (tmp_path / way).mkdir()
         outputs = {table: tmp_path / way / f"{table}.csv" for table in counters_stage.TABLES}
         monkeypatch.setattr(measured_step, "hides_operators", lambda variant, way=way: way == "all")
-        counters_stage.run(settings("counters", "tf32", "sample"), outputs, tmp_path / "environment.csv", threads=4)
+        counters_stage.run(
+            settings("counters", variant, "sample", model), outputs, tmp_path / "environment.csv", threads=4
+        )
         rows = tables.read("counters", outputs["counters"])
         assert {row["status"] for row in rows} == {"ok"}, rows[0]["reason"]
         totals[way] = {row["metric"]: row["value"] for row in rows if row["scope"] == counters.TOTAL}
