@@ -103,10 +103,11 @@ def _signs_of_life(path: Path, size: int) -> Iterator[None]:
     """Say every few seconds that the file is still being read: the readers do not know how far they are."""
     done = threading.Event()
     begin = time.monotonic()
+    megabytes = f"{size / 1e6:,.0f}" if size >= 1e8 else f"{size / 1e6:.3g}"
 
     def say() -> None:
         while not done.wait(EVERY_S):
-            logger.info("reading %s (%.3g MB), %.0f s", printable(str(path)), size / 1e6, time.monotonic() - begin)
+            logger.info("reading %s (%s MB), %.0f s", printable(str(path)), megabytes, time.monotonic() - begin)
 
     thread = threading.Thread(target=say, daemon=True)
     thread.start()
