@@ -14,20 +14,11 @@ if TYPE_CHECKING:
 
 IN_WORDS = {"sample": "sampling", "train": "training"}
 TIMES, PERCENT, POINTS, INDEX = "times", "%", "points", "index"
-# From here on a number is shown with a power of ten.
-LONG = 1e6
 
 
 def quantity(value: float, unit: str | None) -> str:
-    """A figure with its unit and sensible digits; a long one with a power of ten."""
-    if unit == INDEX:
-        return numbers.similarity(value)
-    if abs(value) >= LONG:
-        mantissa, exponent = f"{value:.2e}".split("e")
-        shown = f"{mantissa} \N{MULTIPLICATION SIGN} {numbers.power_of_ten(int(exponent))}"
-    else:
-        shown = f"{value:,.0f}" if value == int(value) else numbers.number(value)
-    return _with_unit(shown, unit)
+    """A figure with its unit and sensible digits."""
+    return numbers.similarity(value) if unit == INDEX else _with_unit(numbers.amount(value), unit)
 
 
 def _with_unit(shown: str, unit: str | None) -> str:

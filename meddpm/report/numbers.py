@@ -4,6 +4,7 @@ import math
 
 SPACE = "\N{NO-BREAK SPACE}"  # a number and its unit stay on one line
 NOT_MEASURED = "\N{EN DASH}"
+LONG = 1e6  # from here on an amount is shown with a power of ten
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -27,6 +28,16 @@ def number(value: float | None, digits: int = 3) -> str:
     if int(exponent) < -3:
         return f"{mantissa} \N{MULTIPLICATION SIGN} {power_of_ten(int(exponent))}"
     return f"{value:,.{max(0, digits - 1 - int(exponent))}f}"
+
+
+def amount(value: float | None) -> str:
+    """A count or a sum: whole ones with all their digits, from a million on with a power of ten."""
+    if missing(value):
+        return NOT_MEASURED
+    if abs(value) >= LONG:
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{mantissa} \N{MULTIPLICATION SIGN} {power_of_ten(int(exponent))}"
+    return f"{value:,.0f}" if value == int(value) else number(value)
 
 
 def interval(low: float | None, high: float | None, digits: int = 3) -> str:

@@ -185,6 +185,7 @@ class Page:
             "truth": content.truth_rows(self.quality),
             "claims": profiles.claim_groups(self.claims),
             "figures_of_profiles": profiles.figure_rows(self.counters),
+            "counter_groups": profiles.counter_groups(self.counters),
             "roofs": profiles.roof_groups(self.counters),
             "priorities": profiles.priority_groups(self.priorities),
             "not_counted": profiles.not_counted(self.priorities),

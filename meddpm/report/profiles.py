@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from meddpm.profiling import counters as counters_of_ncu
 from meddpm.profiling import roofline
 from meddpm.report import numbers, style
 from meddpm.report.rows import unique
@@ -15,6 +16,8 @@ TOP = 5
 ADVICE = 220
 KERNEL = 90
 LEAST = 0.005  # share of the time of a category that the roofline shows
+# Units of the table of counters, each as so many of another.
+SHOWN_IN = {"byte": ("GB", 1e9), "ns": ("ms", 1e6)}
 UTILISATION = re.compile(r"FLOP utilisation of the (.+) ceiling")
 # Columns of the table of figures: metrics (several add up), heading, whether it is in percent. PyTorch converts layouts
 # by copies, cuDNN by kernels that are named for it.
@@ -71,6 +74,34 @@ def figure_rows(counters: list[Row]) -> list[dict[str, Any]]:
             }
         )
     return found if any(row["ran"] for row in found) else []
+
+
+def counter_groups(counters: list[Row]) -> list[dict[str, Any]]:
+    """What Nsight Compute counted in a step, in total, a table a model, GPU and phase: variants side by side.
+
+    Variants and figures that were not counted have no column and no row.
+    """
+    tables: dict[str, dict[str, dict[str, float]]] = {}
+    for (model, gpu, variant, phase), rows in _by_cell(counters).items():
+        total = _figures(rows).get("total", {})
+        if any(counter.name in total for counter in counters_of_ncu.counters()):
+            tables.setdefault(_where(model, gpu, phase), {})[variant] = total
+    return [
+        {"where": where, "variants": list(totals), "groups": _by_group(list(totals.values()))}
+        for where, totals in tables.items()
+    ]
+
+
+def _by_group(totals: list[dict[str, float]]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a table of counters, by the group that counters.yaml gives each figure."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for counter in counters_of_ncu.counters():
+        unit, size = SHOWN_IN.get(counter.unit, (counter.unit, 1))
+        values = [total.get(counter.name) for total in totals]
+        if any(value is not None for value in values):
+            cells = [numbers.amount(None if value is None else value / size) for value in values]
+            groups.setdefault(counter.group, []).append({"what": counter.name, "unit": unit, "cells": cells})
+    return groups
 
 
 def roof_groups(counters: list[Row]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import pytest
 
 from meddpm import tables
 from meddpm.claims import rules, verdicts
-from meddpm.report import profiles
+from meddpm.report import numbers, profiles
 from meddpm.report.inputs import ReportInputs
 from tests.unit import claims_fixture
 from tests.unit.claims_fixture import GPU, MODEL
@@ -67,7 +67,7 @@ def test_key_figures_are_a_row_a_variant(tmp_path):
     counters.append(
         {**CELL, "variant": "fp16", "scope": "total", "metric": "", "unit": "", "status": "failed", "reason": "gone"}
     )
-    section = build(tmp_path, written(tmp_path, counters=counters)).section("first")
+    section = build(tmp_path, written(tmp_path, counters=counters)).section("first").split("<details")[0]
     (row,) = [row for row in profiles.figure_rows(counters) if row["variant"] == "tf32"]
     shown = {heading: text.replace("\N{NO-BREAK SPACE}", " ") for heading, text in row["figures"]}
     assert shown == {"Kernels a step": "572", "GPU idle": "8.0 %", "Layout conversions and copies": "8.0 %",
@@ -76,6 +76,44 @@ def test_key_figures_are_a_row_a_variant(tmp_path):
     assert section.count('<th scope="row">') == 5
     assert section.count('<tr class="absent">') == 1
     assert "gone" in section
+
+
+def test_counters_stand_by_group_with_variants_beside_each_other(tmp_path):
+    found = claims_fixture.tables()["counters"]
+    read = {
+        "scope": "total",
+        "metric": "DRAM read",
+        "value": 46.2e9,
+        "unit": "byte",
+        "environment": "n1",
+        "status": "ok",
+    }
+    found.append({**CELL, "variant": "tf32", **read})
+    of_trace = {
+        "scope": "total",
+        "metric": "idle share",
+        "value": 1.0,
+        "unit": "%",
+        "environment": "n1",
+        "status": "ok",
+    }
+    found.append({**CELL, "variant": "bf16", **of_trace})
+    first, second = profiles.counter_groups(found)
+    assert (first["where"], second["where"]) == (f"{MODEL} on {GPU}, sampling", f"{MODEL} on {GPU}, training")
+    assert first["variants"] == ["fp32", "tf32", "channels_last", "tf32_channels_last"], "of bf16 nothing was counted"
+    assert list(first["groups"]) == ["SM cycles", "instructions", "tensor pipe", "IPC", "memory"]
+    assert "memory" not in second["groups"]
+    assert first["groups"]["SM cycles"][0] == {
+        "what": "SM active cycles",
+        "unit": "cycle",
+        "cells": [numbers.amount(value) for value in (4.25e10, 1.45e10, 5.1e10, 2.39e10)],
+    }
+    dash = numbers.NOT_MEASURED
+    assert first["groups"]["memory"] == [{"what": "DRAM read", "unit": "GB", "cells": [dash, "46.2", dash, dash]}]
+    section = build(tmp_path, written(tmp_path, counters=found)).section("first")
+    assert f"<summary>Counters: {MODEL} on {GPU}, sampling</summary>" in section
+    assert '<th scope="row">DRAM read<small>GB</small></th>' in section
+    assert profiles.counter_groups([row for row in found if row["metric"] == "idle share"]) == []
 
 
 def test_models_keep_their_order(tmp_path):

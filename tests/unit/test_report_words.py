@@ -24,6 +24,15 @@ def test_number(value, text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
+    [(0, "0"), (572.0, "572"), (12345.0, "12,345"), (0.5, "0.500"), (4.25e10, "4.25 \N{MULTIPLICATION SIGN} 10¹⁰"),
+     (None, "\N{EN DASH}"), (math.nan, "\N{EN DASH}")],
+)  # fmt: skip
+def test_an_amount(value, text):
+    assert numbers.amount(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
     [(None, DASH), (1, "1.0000"), (0.98714, "0.9871"), (0.99997, "0.99997"), (0.9999996, "0.9999996"),
      (1 - 1e-9, "> 0.9999999"), (-0.2, "-0.2000")],
 )  # fmt: skip
