@@ -24,8 +24,8 @@ def test_number(value, text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0"), (572.0, "572"), (12345.0, "12,345"), (0.5, "0.500"), (4.25e10, "4.25 \N{MULTIPLICATION SIGN} 10¹⁰"),
-     (None, "\N{EN DASH}"), (math.nan, "\N{EN DASH}")],
+    [(0, "0"), (572.0, "572"), (12345.0, "12,345"), (0.5, "0.500"), (4.25e10, f"4.25 {TIMES} 10¹⁰"),
+     (None, DASH), (math.nan, DASH)],
 )  # fmt: skip
 def test_an_amount(value, text):
     assert numbers.amount(value) == text
