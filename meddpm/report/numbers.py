@@ -24,10 +24,8 @@ def number(value: float | None, digits: int = 3) -> str:
         return NOT_MEASURED
     if value == 0:
         return "0"
-    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    if int(exponent) < -3:
-        return f"{mantissa} \N{MULTIPLICATION SIGN} {power_of_ten(int(exponent))}"
-    return f"{value:,.{max(0, digits - 1 - int(exponent))}f}"
+    exponent = int(f"{value:.{digits - 1}e}".split("e")[1])
+    return _scientific(value, digits) if exponent < -3 else f"{value:,.{max(0, digits - 1 - exponent)}f}"
 
 
 def amount(value: float | None) -> str:
@@ -35,9 +33,13 @@ def amount(value: float | None) -> str:
     if missing(value):
         return NOT_MEASURED
     if abs(value) >= LONG:
-        mantissa, exponent = f"{value:.2e}".split("e")
-        return f"{mantissa} \N{MULTIPLICATION SIGN} {power_of_ten(int(exponent))}"
+        return _scientific(value, 3)
     return f"{value:,.0f}" if value == int(value) else number(value)
+
+
+def _scientific(value: float, digits: int) -> str:
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return f"{mantissa} \N{MULTIPLICATION SIGN} {power_of_ten(int(exponent))}"
 
 
 def interval(low: float | None, high: float | None, digits: int = 3) -> str:

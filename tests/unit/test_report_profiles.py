@@ -7,6 +7,7 @@ import pytest
 
 from meddpm import tables
 from meddpm.claims import rules, verdicts
+from meddpm.profiling import counters as counters_of_ncu
 from meddpm.report import numbers, profiles
 from meddpm.report.inputs import ReportInputs
 from tests.unit import claims_fixture
@@ -110,7 +111,10 @@ def test_counters_stand_by_group_with_variants_beside_each_other(tmp_path):
     }
     dash = numbers.NOT_MEASURED
     assert first["groups"]["memory"] == [{"what": "DRAM read", "unit": "GB", "cells": [dash, "46.2", dash, dash]}]
-    section = build(tmp_path, written(tmp_path, counters=found)).section("first")
+    of_ncu = {counter.name for counter in counters_of_ncu.counters()}
+    page = build(tmp_path, written(tmp_path, counters=[row for row in found if row["metric"] in of_ncu]))
+    section = page.section("first")
+    assert "#first" in page.attributes("a", "href"), "without a trace too"
     assert f"<summary>Counters: {MODEL} on {GPU}, sampling</summary>" in section
     assert '<th scope="row">DRAM read<small>GB</small></th>' in section
     assert profiles.counter_groups([row for row in found if row["metric"] == "idle share"]) == []
