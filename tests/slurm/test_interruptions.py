@@ -169,21 +169,33 @@ def test_jobs_that_the_queue_has_forgotten_are_taken_by_their_files(cluster: Clu
 CELLS = 200
 
 
-@pytest.fixture
-def large(study: SlurmCheckout) -> SlurmCheckout:
-    """A study with 200 cells to sample: 4 rows, 2 variants, 25 solvers."""
-    solvers = {f"dpmpp_2m_{n}": {"kind": "dpmpp_2m", "evaluations": 4, "skip_first": n % 5} for n in range(100, 125)}
+def with_cells(study: SlurmCheckout, cells: int) -> SlurmCheckout:
+    """The study with so many cells to sample: 4 rows, 2 variants, and a solver for each 8."""
+    names = range(100, 100 + cells // 8)
+    solvers = {f"dpmpp_2m_{n}": {"kind": "dpmpp_2m", "evaluations": 4, "skip_first": n % 5} for n in names}
     study.configure("tiny.yaml", solvers=solvers, study={"solvers": list(solvers)})
     return study
 
 
-def test_the_plan_of_200_cells_takes_under_five_seconds(large: SlurmCheckout) -> None:
+@pytest.fixture
+def large(study: SlurmCheckout) -> SlurmCheckout:
+    return with_cells(study, CELLS)
+
+
+def planning_s(study: SlurmCheckout, cells: int) -> float:
+    """The seconds of CPU time that the plan of the study with so many cells takes."""
+    with_cells(study, cells)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    planned = large.planned()
+    planned = study.planned()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert planned["sample"] == CELLS
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    assert spent < 5, f"{spent:.1f} s of CPU time"
+    assert planned["sample"] == cells
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_the_plan_of_200_cells_takes_little_longer_than_that_of_16(study: SlurmCheckout) -> None:
+    # Against each other, since machines differ. On a machine of today they take 3 and 4 s.
+    few, many = planning_s(study, 16), planning_s(study, CELLS)
+    assert many < 2 * few, f"{few:.1f} and {many:.1f} s of CPU time"
 
 
 def ended_by_ctrl_c(cluster: Cluster, study: SlurmCheckout, run: Run) -> None:
