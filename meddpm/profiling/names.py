@@ -59,6 +59,11 @@ def short(name: str) -> str:
     return f"{own}: {telling[1]}" if telling and telling[1] != own else own
 
 
+def function(name: str) -> str:
+    """The name of the function alone, by which Nsight Compute picks kernels: Kernel of cutlass::Kernel<...>(...)."""
+    return short(name).partition(": ")[0].rpartition("::")[2]
+
+
 @lru_cache(maxsize=65536)
 def family(name: str) -> str:
     """The short name without types, tile sizes, layouts and chips: an fp32 and a TF32 kernel of cuDNN have one."""

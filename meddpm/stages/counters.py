@@ -3,7 +3,8 @@
 import gc
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from meddpm import device, tables
 from meddpm.config import GpuConfig, ProfileConfig, VariantConfig
 from meddpm.log import logger
-from meddpm.profiling import counters, priorities, proof, trace
+from meddpm.profiling import counters, names, priorities, proof, trace
 from meddpm.profiling.counters import Counted
 from meddpm.profiling.readers import kineto, ncu_files
 from meddpm.profiling.tools import ncu, torch_profiler
@@ -29,6 +30,9 @@ TABLES = ("counters", "kernels", "priorities")
 # Operators are counted, those of the most kernel time first, until they have this share of it: Nsight Compute takes a
 # quarter of a second for a kernel, however short, and the last 5 % of the time are in two thirds of the operators.
 COVERED = 0.95
+# Where a compiler or a CUDA graph hides the operators, kernels are counted at each of their launches: those of the
+# functions that have this share of the kernel time. The rest is half of the launches, and nothing stands for it.
+COVERED_BY_FUNCTIONS = 0.98
 
 
 @dataclass(frozen=True)
@@ -91,17 +95,23 @@ def unmeasured(job: Job, table: str) -> list[Row]:
 
 def _count(job: Job, where: torch.device, target: Path, threads: int) -> tuple[list[Counted], str]:
     """What was counted, and a note on the way."""
-    # Where operators of PyTorch do not launch the kernels, all of them have to be counted.
-    hidden = measured_step.hides_operators(job.get("variant_config", VariantConfig))
-    chosen = None if hidden else chosen_operators(job, where)
+    chosen, functions, left_out = None, None, 0.0
+    if measured_step.hides_operators(job.get("variant_config", VariantConfig)):
+        functions, left_out = chosen_functions(job, where)
+    else:
+        chosen = chosen_operators(job, where)
+    # Nsight Compute gets the GPU's memory.
+    gc.collect()
+    torch.cuda.empty_cache()
     raw, advice = target / "raw.csv.gz", target / "advice.csv.gz"
     with marked(job, chosen and chosen.described, threads) as program:
-        wanted, sections = counters.metrics(), counters.sections()
-        ncu.run(program.command, raw, advice, wanted, sections, job.values["limit_s"], program.environment)
+        wanted, sections, seconds = counters.metrics(), counters.sections(), job.values["limit_s"]
+        ncu.run(program.command, raw, advice, wanted, sections, seconds, program.environment, functions)
         flags = program.said()["flags"]
     launches = _with_advice(ncu_files.read_launches(raw), ncu_files.read_launches(advice))
     if chosen is None:
-        counted, note = [Counted(launch) for launch in launches], f"all {len(launches)} launches were counted"
+        counted = [Counted(launch) for launch in launches]
+        note = f"{len(counted)} launches were counted; {100 * left_out:.1f} % of the kernel time is in no one of them"
     else:
         counted = [
             Counted(each, chosen.calls[each.range], chosen.kinds[each.range], chosen.weights[each.range])
@@ -116,19 +126,38 @@ def _count(job: Job, where: torch.device, target: Path, threads: int) -> tuple[l
     return counted, note
 
 
+def chosen_functions(job: Job, where: torch.device) -> tuple[list[str], float]:
+    """The functions of the kernels that have most of the step's kernel time, and the share of the others, 0 to 1.
+
+    Told from a trace of one step on the device. Nsight Compute picks kernels by such a name, without namespaces and
+    template arguments.
+    """
+    found = _traced(job, where, nullcontext)
+    times: dict[str, float] = defaultdict(float)
+    for kernel in found.kernels:
+        if kernel.launch:  # a copy is no kernel
+            times[names.function(kernel.name)] += kernel.time_ms
+    if not any(times.values()):
+        raise CannotRun(FAILED, "the trace of a step has no kernels")
+    functions = longest(times, COVERED_BY_FUNCTIONS)
+    every = sum(kernel.time_ms for kernel in found.kernels)
+    return functions, 1 - sum(times[function] for function in functions) / every
+
+
 def chosen_operators(job: Job, where: torch.device) -> Chosen:
     """The operators that have most of the step's kernel time, told from a trace of one step on the device."""
-    with tempfile.TemporaryDirectory() as temporary:
-        file = Path(temporary) / "trace.json.gz"
-        operators = _traced(job, where, file)
-        found = kineto.read(file)
-    # Nsight Compute gets the GPU's memory.
-    gc.collect()
-    torch.cuda.empty_cache()
+    seen: list[Operators] = []
+
+    def noted() -> Operators:
+        seen[:] = [Operators(torch.profiler.record_function)]
+        return seen[0]
+
+    found = _traced(job, where, noted)
+    (operators,) = seen
     times = {each.name: each.time_ms for each in found.ranges if each.name in operators.calls}
     if not any(times.values()):
         raise CannotRun(FAILED, "the trace of a step has no kernels below its operators")
-    names = longest(times, COVERED)
+    chosen = longest(times, COVERED)
     every = sum(kernel.time_ms for kernel in found.kernels)
 
     def by_function(some: Iterable[str]) -> dict[str, float]:
@@ -137,30 +166,29 @@ def chosen_operators(job: Job, where: torch.device) -> Chosen:
             sums[operators.described[name]["function"]] += times[name]
         return sums
 
-    chosen, all_shapes = by_function(names), by_function(times)
-    weights = {function: all_shapes[function] / time for function, time in chosen.items()}
+    counted, all_shapes = by_function(chosen), by_function(times)
+    weights = {function: all_shapes[function] / time for function, time in counted.items()}
     return Chosen(
-        {name: operators.described[name] for name in names},
-        {name: operators.calls[name] for name in names},
-        {name: operators.kinds[name] for name in names},
-        {name: weights[operators.described[name]["function"]] for name in names},
-        covered=sum(chosen.values()) / every,
-        left_out=1 - sum(all_shapes[function] for function in chosen) / every,
+        {name: operators.described[name] for name in chosen},
+        {name: operators.calls[name] for name in chosen},
+        {name: operators.kinds[name] for name in chosen},
+        {name: weights[operators.described[name]["function"]] for name in chosen},
+        covered=sum(counted.values()) / every,
+        left_out=1 - sum(all_shapes[function] for function in counted) / every,
     )
 
 
-def _traced(job: Job, where: torch.device, file: Path) -> Operators:
-    """The operators of one step, each a marked range in the trace `file` that is written."""
-    seen: list[Operators] = []
-    with measured_step.built(job, where) as step:
+def _traced(job: Job, where: torch.device, around: Callable[[], AbstractContextManager[object]]) -> trace.Trace:
+    """The trace of one step of the job; `around` is called for each step, and gives the context in which it runs."""
+    with tempfile.TemporaryDirectory() as temporary, measured_step.built(job, where) as step:
+        file = Path(temporary) / "trace.json.gz"
 
-        def noted() -> None:
-            with Operators(torch.profiler.record_function) as operators:
+        def run() -> None:
+            with around():
                 step.run()
-            seen[:] = [operators]
 
-        torch_profiler.profile(noted, job.get("profile", ProfileConfig).warmup, 1, file, where.type == "cuda")
-    return seen[0]
+        torch_profiler.profile(run, job.get("profile", ProfileConfig).warmup, 1, file, where.type == "cuda")
+        return kineto.read(file)
 
 
 def _with_advice(launches: list[ncu_files.Launch], advised: list[ncu_files.Launch]) -> list[ncu_files.Launch]:

@@ -43,9 +43,10 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str = PROFILE
     monkeypatch.setenv("MEDDPM_NCU", str(program))
 
 
-def count(tmp_path: Path, seconds: float = 20) -> tuple[Path, Path]:
+def count(tmp_path: Path, seconds: float = 20, functions: list[str] | None = None) -> tuple[Path, Path]:
     raw, advice = tmp_path / "raw.csv.gz", tmp_path / "advice.csv.gz"
-    ncu.run(["sh", "-c", f"echo ran > '{tmp_path}/ran'"], raw, advice, METRICS, ["Occupancy", "LaunchStats"], seconds)
+    program = ["sh", "-c", f"echo ran > '{tmp_path}/ran'"]
+    ncu.run(program, raw, advice, METRICS, ["Occupancy", "LaunchStats"], seconds, functions=functions)
     return raw, advice
 
 
@@ -62,7 +63,14 @@ def test_a_program_is_counted_and_both_pages_are_kept(
     assert "--profile-from-start off" in profile
     assert "--metrics gpu__time_duration.sum,sm__cycles_active.sum,launch__block_size " in profile, "what it knows"
     assert "--section Occupancy --section LaunchStats" in profile
+    assert "--kernel-name" not in profile
     assert all("--print-units base" in line and "--print-kernel-base mangled" in line for line in imports)
+
+
+def test_kernels_of_some_functions_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: Path) -> None:
+    fake(tmp_path, monkeypatch)
+    count(tmp_path, functions=["triton_poi_fused_0", "operator()"])
+    assert r"--kernel-name regex:^(triton_poi_fused_0|operator\(\))$ " in calls.read_text()
 
 
 REFUSES = (

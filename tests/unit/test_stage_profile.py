@@ -97,7 +97,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         answer.write_text(json.dumps(behaviour["said"]))
         yield Program(["program"], {}, answer)
 
-    def run(command: list[str], raw: Path, advice: Path, *_: Any) -> None:
+    def run(command: list[str], raw: Path, advice: Path, *others: Any) -> None:
+        behaviour["functions"] = others[-1]
         if behaviour["error"]:
             raise behaviour["error"]
         shape = {"Block Size": "(128, 1, 1)", "Grid Size": "(2, 3, 1)"}
@@ -119,6 +120,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(counters, "marked", marked)
     monkeypatch.setattr(timeline, "marked", marked)
     monkeypatch.setattr(counters, "chosen_operators", lambda job, where: chosen)
+    monkeypatch.setattr(counters, "chosen_functions", lambda job, where: (["triton_poi_fused_0"], 0.015))
     monkeypatch.setattr(ncu, "program", lambda: "ncu")
     monkeypatch.setattr(ncu, "run", run)
     return behaviour
@@ -143,7 +145,7 @@ def count(folder: Path, gpu: dict[str, Any], variant: str = "fp32") -> dict[str,
 
 def test_what_was_counted_stands_for_all_its_calls(tmp_path: Path, gpu: dict[str, Any]) -> None:
     found = count(tmp_path, gpu)
-    assert gpu["operators"] == {"operator 1": {}}
+    assert (gpu["operators"], gpu["functions"]) == ({"operator 1": {}}, None)
     total = {row["metric"]: row["value"] for row in found["counters"] if row["scope"] == "total"}
     assert (total["launches"], total["kernel time"]) == (3, 9e6)
     scope = "operator:aten.convolution.default 1"
@@ -187,11 +189,29 @@ def test_the_operators_of_most_kernel_time_stand_for_the_step(monkeypatch: pytes
     assert kinds == {kind.rpartition(" ")[0] for kind in chosen.kinds.values()}
 
 
-def test_a_compiled_network_has_all_of_its_kernels_counted(tmp_path: Path, gpu: dict[str, Any]) -> None:
+def test_a_compiled_network_has_each_launch_of_its_long_kernels_counted(tmp_path: Path, gpu: dict[str, Any]) -> None:
     found = count(tmp_path, gpu, variant="compile")
-    assert gpu["operators"] is None
-    assert found["counters"][0]["reason"] == "all 1 launches were counted"
+    assert (gpu["operators"], gpu["functions"]) == (None, ["triton_poi_fused_0"])
+    assert found["counters"][0]["reason"] == "1 launches were counted; 1.5 % of the kernel time is in no one of them"
     assert found["counters"][0]["value"] == 1
+
+
+def test_the_functions_of_most_kernel_time_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(file: Path) -> Trace:
+        assert b"operator " not in gzip.decompress(file.read_bytes()), (
+            "operators of a compiled network are not looked for"
+        )
+        elementwise = "void at::native::vectorized_elementwise_kernel<4, {}>(int)"
+        times = {elementwise.format("A"): 40.0, "triton_poi_fused_0": 45.0, elementwise.format("B"): 13.0, "short": 1.5}
+        kernels = [Kernel(name, "(1,1,1)x(64,1,1)", 1, time) for name, time in times.items()]
+        return Trace("torch", (*kernels, Kernel("Memcpy DtoD (Device -> Device)", None, 1, 0.5)), on_gpu=True)
+
+    monkeypatch.setattr(kineto, "read", read)
+    functions, left_out = counters.chosen_functions(
+        job.Job("counters", json.loads(STUDY.settings("counters", **CELL))), torch.device("cpu")
+    )
+    assert functions == ["vectorized_elementwise_kernel", "triton_poi_fused_0"]
+    assert left_out == pytest.approx(0.02)
 
 
 def test_kernels_that_contradict_the_flags_fail_the_cell(tmp_path: Path, gpu: dict[str, Any]) -> None:

@@ -37,8 +37,11 @@ def run(
     sections: Sequence[str],
     seconds: float,
     env: Mapping[str, str] | None = None,
+    functions: Sequence[str] | None = None,
 ) -> None:
     """Count `metrics` and the sections' own in the ranges that `command` marks by cudaProfilerStart and -Stop.
+
+    Of all kernels there, or of those of `functions`: names without namespaces, template arguments and parameters.
 
     Writes `raw` (a row a launch, all metrics in base units, mangled kernel names, NVTX ranges) and `advice` (a row a
     metric or rule of the sections), both .csv.gz. Kernels run one by one, several times each, clocks left alone.
@@ -52,6 +55,8 @@ def run(
         words = [ncu, "--profile-from-start", "off", "--clock-control", "none", "--nvtx", "--import-source", "no"]
         words += ["--metrics", ",".join(known(ncu, metrics))]
         words += [word for section in sections for word in ("--section", section)]
+        if functions is not None:
+            words += ["--kernel-name", f"regex:^({'|'.join(map(re.escape, functions))})$"]
         said = _run([*words, "--export", str(report), *command], seconds, env)
         if not report.is_file():
             raise CannotRun(UNAVAILABLE, f"{NAME} made no report: {tool.last_line(said)}")
