@@ -94,6 +94,8 @@ def test_launches_that_stand_for_others_give_the_totals_of_all(
         if way == "once":
             advice = tables.read("priorities", outputs["priorities"])
             assert advice[0]["score_pct"] > 0
+    for metric in SAME:  # shown by pytest -s
+        print(f"{model}, {variant}: {metric}: {totals['once'][metric]:.4g} for {totals['all'][metric]:.4g}")
     for metric in SAME:
         assert totals["once"][metric] == pytest.approx(totals["all"][metric], rel=0.03), metric
     precision = "bf16" if variant == "compile" else "TF32"
