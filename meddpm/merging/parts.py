@@ -1,7 +1,9 @@
 """The folders that are joined: where their tables lie, and what is in them."""
 
 import csv
+import gzip
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -100,9 +102,10 @@ def _read_part(folder: Path) -> Part:
 
 
 def _tables_in(folder: Path) -> dict[str, Path]:
-    """The published tables in a folder, whatever they are."""
-    paths = {table: folder / f"{table}.csv" for table in CELL}
-    return {table: path for table, path in paths.items() if os.path.lexists(path)}
+    """The published tables in a folder, whatever they are; one that is not there may be there gzipped."""
+    paths = {table: [folder / f"{table}.csv", folder / f"{table}.csv.gz"] for table in CELL}
+    there = {table: [path for path in of_table if os.path.lexists(path)] for table, of_table in paths.items()}
+    return {table: of_table[0] for table, of_table in there.items() if of_table}
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -129,15 +132,16 @@ def _read_table(table: str, path: Path) -> list[Row]:
     try:
         if not os.path.isfile(path):
             raise ValueError("it is no file")
+        opened = gzip.open if path.suffix == ".gz" else open
         # Programs for tables put a mark before the first column.
-        with open(path, newline="", encoding="utf-8-sig") as stream:
+        with opened(path, "rt", newline="", encoding="utf-8-sig") as stream:
             reader = csv.reader(stream, strict=True)
             names = next(reader, [])
             _check_columns(table, names)
             rows = [_row(table, names, cells, reader.line_num) for cells in reader if cells]
     except UnicodeDecodeError:
         raise UserError(f"{shown(path)}: is no {table} table (it is no text in UTF-8); {ANEW}") from None
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, EOFError, ValueError, csv.Error, zlib.error) as error:
         reason = one_line(getattr(error, "strerror", None) or str(error), 150)
         raise UserError(f"{shown(path)}: is no {table} table of this version ({reason}); {ANEW}") from None
     rows = list({tuple(row.values()): row for row in rows}.values())

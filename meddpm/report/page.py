@@ -60,7 +60,8 @@ class Page:
                 ("claims", inputs.claims),
             )
         )
-        self.groups = rows.groups(tables.read("timing", inputs.timing))
+        self.timing = tables.read("timing", inputs.timing)
+        self.groups = rows.groups(self.timing)
         self.colours = figures.category_colours(one_profiler(self.kernels))
 
     def link(self, path: Path) -> str:
@@ -184,7 +185,7 @@ class Page:
             "quality_count": len(self.quality),
             "truth": content.truth_rows(self.quality),
             "claims": profiles.claim_groups(self.claims),
-            "figures_of_profiles": profiles.figure_rows(self.counters),
+            "figures_of_profiles": profiles.figure_rows(self.counters, self.timing),
             "counter_groups": profiles.counter_groups(self.counters),
             "roofs": profiles.roof_groups(self.counters),
             "priorities": profiles.priority_groups(self.priorities),

@@ -19,13 +19,14 @@ LEAST = 0.005  # share of the time of a category that the roofline shows
 # Units of the table of counters, each as so many of another.
 SHOWN_IN = {"byte": ("GB", 1e9), "ns": ("ms", 1e6)}
 UTILISATION = re.compile(r"FLOP utilisation of the (.+) ceiling")
-# Columns of the table of figures: metrics (several add up), heading, whether it is in percent. PyTorch converts layouts
-# by copies, cuDNN by kernels that are named for it.
-FIGURES = (
-    (("kernels a step",), "Kernels a step", False),
-    (("idle share",), "GPU idle", True),
-    (("share of layout conversions", "share of copies and casts"), "Layout conversions and copies", True),
-    (("tensor-core share of convolution time",), "Convolution time on tensor cores", True),
+KERNELS, IDLE, SPAN = "kernels a step", "idle share", "step time under the profiler"
+PROFILED = "under the profiler"
+PROFILED_BATCH = 1  # see meddpm.stages.measured_step
+# Columns of the table of figures: heading, and metrics in percent that add up. PyTorch converts layouts by copies,
+# cuDNN by kernels that are named for it.
+SHARES = (
+    ("Layout conversions and copies", ("share of layout conversions", "share of copies and casts")),
+    ("Convolution time on tensor cores", ("tensor-core share of convolution time",)),
 )
 
 
@@ -43,37 +44,61 @@ def claim_groups(claims: list[Row]) -> list[dict[str, Any]]:
     return found
 
 
-def figure_rows(counters: list[Row]) -> list[dict[str, Any]]:
+def figure_rows(counters: list[Row], timing: list[Row]) -> list[dict[str, Any]]:
     """The key figures of each cell on a GPU, a row a variant and phase; empty where no cell has one of them.
 
-    A cell without figures is a row with its status and reason.
+    A figure is (heading, value, what stands below). A profiler makes launches take longer, and a network of short
+    kernels idle: where the cell was timed, idle share and FLOP utilisation are those of the timed step. A cell without
+    figures is a row with its status and reason.
     """
+    steps = {
+        _cell(row): row["step_ms_median"] for row in timing if row["status"] == OK and row["batch"] == PROFILED_BATCH
+    }
     found = []
     for (model, gpu, variant, phase), rows in _by_cell(counters).items():
         total = _figures(rows).get("total", {})
-        cells = [
-            (heading, numbers.percent(_part(_sum(total, metrics))) if percent else _count(_sum(total, metrics)))
-            for metrics, heading, percent in FIGURES
-        ]
-        utilised = [(metric, match[1]) for metric in total if (match := UTILISATION.fullmatch(metric))]
-        share = numbers.percent(_part(total[utilised[0][0]])) if utilised else numbers.NOT_MEASURED
-        has_some = bool(utilised) or any(metrics[0] in total for metrics, *_ in FIGURES)
+        utilised = {match[1]: total[name] for name in total if (match := UTILISATION.fullmatch(name))}
+        has_some = bool(utilised) or KERNELS in total or IDLE in total
         lost = next((row for row in rows if row["status"] != OK), None)
         if not has_some and lost is None:
             continue  # operators of a CPU
+        step = steps.get((model, gpu, variant, phase))
+        longer = total[SPAN] / step if step and SPAN in total else None
         found.append(
             {
                 "where": _where(model, gpu, phase),
                 "variant": variant,
-                "figures": cells,
-                "utilisation": share,
-                "ceiling": f"of the {utilised[0][1]} ceiling" if utilised else "",
+                "figures": [
+                    ("Kernels a step", _count(total.get(KERNELS)), ""),
+                    ("GPU idle", *_idle(total.get(IDLE), longer)),
+                    *((heading, numbers.percent(_part(_sum(total, metrics))), "") for heading, metrics in SHARES),
+                    ("FLOP utilisation", *_utilisation(utilised, longer)),
+                ],
                 "ran": has_some,
                 "status": OK if has_some or lost is None else lost["status"],
                 "reason": None if has_some or lost is None else lost["reason"],
             }
         )
     return found if any(row["ran"] for row in found) else []
+
+
+def _idle(percent: float | None, longer: float | None) -> tuple[str, str]:
+    """The idle share of a step, and the one under a profiler, where a step takes `longer` times as long."""
+    profiled = numbers.percent(_part(percent))
+    if percent is None or longer is None:
+        return profiled, "" if percent is None else PROFILED
+    # Kernels of two runs differ by a little: a GPU that is never idle may seem less than that.
+    return numbers.percent(max(0.0, 1 - (1 - percent / 100) * longer)), f"{profiled} {PROFILED}"
+
+
+def _utilisation(of_ceilings: dict[str, float], longer: float | None) -> tuple[str, str]:
+    if not of_ceilings:
+        return numbers.NOT_MEASURED, ""
+    ceiling, percent = next(iter(of_ceilings.items()))
+    below = f"of the {ceiling} ceiling"
+    if longer is None:
+        return numbers.percent(_part(percent)), f"{below}, {PROFILED}"
+    return numbers.percent(_part(percent * longer)), below
 
 
 def counter_groups(counters: list[Row]) -> list[dict[str, Any]]:
@@ -187,10 +212,14 @@ def _figures(rows: list[Row]) -> dict[str, dict[str, float]]:
     return scopes
 
 
+def _cell(row: Row) -> tuple[str, str, str, str]:
+    return row["model"], row["gpu"], row["variant"], row["phase"]
+
+
 def _by_cell(rows: list[Row]) -> dict[tuple[str, str, str, str], list[Row]]:
     cells: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in rows:
-        cells.setdefault((row["model"], row["gpu"], row["variant"], row["phase"]), []).append(row)
+        cells.setdefault(_cell(row), []).append(row)
     return cells
 
 

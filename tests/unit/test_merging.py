@@ -1,9 +1,11 @@
 """python -m meddpm merge: which rows of several runs are taken, what contradicts, and what is never overwritten."""
 
 import errno
+import gzip
 import json
 import os
 import re
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from urllib.parse import unquote
@@ -575,6 +577,31 @@ def test_a_table_of_an_older_version_or_another_program_is_read(tmp_path: Path) 
     path.write_bytes(("\ufeff" + ",".join(older) + "\r\n" + ",".join(values) + "\r\n\r\n").encode())
     joined(tmp_path / "out", one)
     assert table(tmp_path / "out", "quality") == [{**dict.fromkeys(tables.columns("quality")), **quality()}]
+
+
+def test_a_gzipped_table_is_read(tmp_path: Path) -> None:
+    one = part(tmp_path / "one", kernels=[kernel("a", 1.0), kernel("b", 2.0)], timing=[timing()])
+    text = (one / "tables" / "kernels.csv").read_bytes()
+    (one / "tables" / "kernels.csv").unlink()
+    (one / "tables" / "kernels.csv.gz").write_bytes(gzip.compress(text))
+    joined(tmp_path / "out", one)
+    assert (tmp_path / "out" / "tables" / "kernels.csv").read_bytes() == text
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda content: content[:-9], "Compressed file ended before"),
+        (lambda content: b"model,gpu\n", "Not a gzipped file"),
+        (lambda content: content[:30] + b"\xff\xff\xff\xff" + content[34:], "is no kernels table of this version ("),
+    ],
+)
+def test_a_damaged_gzipped_table_is_one_line(tmp_path: Path, damage: Callable[[bytes], bytes], said: str) -> None:
+    one = part(tmp_path / "one", kernels=[kernel(f"kernel_{number * 7919}", 1.0 + number) for number in range(99)])
+    path = one / "tables" / "kernels.csv"
+    path.with_suffix(".csv.gz").write_bytes(damage(gzip.compress(path.read_bytes())))
+    path.unlink()
+    assert said in refused(tmp_path / "out", one)
 
 
 def test_folders_that_are_none(tmp_path: Path) -> None:

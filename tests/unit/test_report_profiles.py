@@ -69,14 +69,52 @@ def test_key_figures_are_a_row_a_variant(tmp_path):
         {**CELL, "variant": "fp16", "scope": "total", "metric": "", "unit": "", "status": "failed", "reason": "gone"}
     )
     section = build(tmp_path, written(tmp_path, counters=counters)).section("first").split("<details")[0]
-    (row,) = [row for row in profiles.figure_rows(counters) if row["variant"] == "tf32"]
-    shown = {heading: text.replace("\N{NO-BREAK SPACE}", " ") for heading, text in row["figures"]}
-    assert shown == {"Kernels a step": "572", "GPU idle": "8.0 %", "Layout conversions and copies": "8.0 %",
-                     "Convolution time on tensor cores": "99 %"}  # fmt: skip
-    assert (row["utilisation"], row["ceiling"]) == ("56\N{NO-BREAK SPACE}%", "of the tf32 ceiling")
+    assert shown(counters, [])["tf32"] == {
+        "Kernels a step": ("572", ""),
+        "GPU idle": ("8.0 %", "under the profiler"),
+        "Layout conversions and copies": ("8.0 %", ""),
+        "Convolution time on tensor cores": ("99 %", ""),
+        "FLOP utilisation": ("56 %", "of the tf32 ceiling, under the profiler"),
+    }
     assert section.count('<th scope="row">') == 5
     assert section.count('<tr class="absent">') == 1
     assert "gone" in section
+
+
+def shown(counters: list[tables.Row], timing: list[tables.Row]) -> dict[str, dict[str, tuple[str, str]]]:
+    """The key figures of each variant: what is shown, and what stands below it."""
+    return {
+        row["variant"]: {
+            heading: (value.replace("\N{NO-BREAK SPACE}", " "), below.replace("\N{NO-BREAK SPACE}", " "))
+            for heading, value, below in row["figures"]
+        }
+        for row in profiles.figure_rows(counters, timing)
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "idle", "utilisation"),
+    [
+        # 36 ms under the profiler, in which the GPU was busy for 28.8; 30 ms otherwise.
+        ({}, ("4.0 %", "20 % under the profiler"), ("12 %", "of the bf16 ceiling")),
+        ({"step_ms_median": 28.5}, ("0 %", "20 % under the profiler"), ("13 %", "of the bf16 ceiling")),
+        ({"batch": 2}, ("20 %", "under the profiler"), ("10 %", "of the bf16 ceiling, under the profiler")),
+        ({"status": "failed"}, ("20 %", "under the profiler"), ("10 %", "of the bf16 ceiling, under the profiler")),
+    ],
+)
+def test_idle_share_and_utilisation_are_those_of_the_timed_step(
+    changes: tables.Row, idle: tuple[str, str], utilisation: tuple[str, str]
+) -> None:
+    figures = {"kernels a step": 500, "idle share": 20.0, "step time under the profiler": 36.0}
+    figures["FLOP utilisation of the bf16 ceiling"] = 10.0
+    cell = {**CELL, "variant": "compile"}
+    counters = [
+        {**cell, "scope": "total", "metric": name, "value": value, "status": "ok"} for name, value in figures.items()
+    ]
+    timing = [{**cell, "batch": 1, "step_ms_median": 30.0, "status": "ok", **changes}]
+    timing.append({**cell, "phase": "train", "batch": 1, "step_ms_median": 90.0, "status": "ok"})
+    found = shown(counters, timing)["compile"]
+    assert (found["GPU idle"], found["FLOP utilisation"]) == (idle, utilisation)
 
 
 def test_counters_stand_by_group_with_variants_beside_each_other(tmp_path):
