@@ -24,17 +24,29 @@ DIFFERENCES = (("relative_error", "relative error"), ("ssim", "1 \N{MINUS SIGN} 
 
 
 def one_bar_each(group: rows.Group) -> list[tuple[str, Row]]:
-    """The bars of a group with their labels: one a variant, or one a variant and solver where their times differ."""
+    """The bars of a group with their labels: one a variant, or one a variant and solver where ranges do not meet."""
     by_variant: dict[str, list[Row]] = {}
     for row in group.rows:
         by_variant.setdefault(row["variant"], []).append(row)
     bars = []
     for variant, found in by_variant.items():
-        if len({(row["step_ms_median"], row["status"]) for row in found}) == 1:
+        if len({row["status"] for row in found}) == 1 and _meet(found):
             bars.append((variant, found[0]))
         else:
             bars += [(f"{variant}, {row['solver']}", row) for row in found]
     return bars
+
+
+def _meet(found: list[Row]) -> bool:
+    """Whether the ranges from the 5th to the 95th percentile of all rows have a time in common."""
+    medians = [row["step_ms_median"] for row in found]
+    if any(numbers.missing(median) for median in medians):
+        return True
+    ends = [
+        [median if numbers.missing(row[name]) else row[name] for row, median in zip(found, medians, strict=True)]
+        for name in ("step_ms_p05", "step_ms_p95")
+    ]
+    return max(ends[0]) <= min(ends[1])
 
 
 def timing(group: rows.Group) -> Figure:
@@ -94,8 +106,12 @@ def category_colours(kernels: list[Row]) -> dict[str, str]:
 def kernel_shares(kernels: list[Row], colours: dict[str, str]) -> Figure:
     """Where the time goes: the share of each category, one bar a variant, with the total kernel time at its end."""
     totals = kernel_totals(kernels)
+    shown = {category for shares in totals.values() for category, share in shares.items() if share > 0}
+    named = [(category, colour) for category, colour in colours.items() if colour != OTHER and category in shown]
+    if any(colours[category] == OTHER for category in shown):
+        named.append(("others", OTHER))
     with style.applied():
-        legend_lines = math.ceil(min(len(colours), len(style.CATEGORY_COLOURS) + 1) / 2)
+        legend_lines = math.ceil(len(named) / 2)
         labels = [style.shortened(variant) for variant in totals]
         figure, axes = style.bar_axes(labels, "Where the time goes", extra_height=0.95 + 0.24 * legend_lines)
         axes.set_xlim(0, 1.2)
@@ -119,9 +135,6 @@ def kernel_shares(kernels: list[Row], colours: dict[str, str]) -> Figure:
                     )
                 left += share
             axes.text(1.02, position, numbers.number(total), va="center", fontsize=10.5)
-        named = [(category, colour) for category, colour in colours.items() if colour != OTHER]
-        if len(named) < len(colours):
-            named.append(("others", OTHER))
         handles = [Patch(color=colour) for _, colour in named]
         figure.legend(
             handles, [style.shortened(name, 30) for name, _ in named], loc="outside lower left", ncols=2, fontsize=10

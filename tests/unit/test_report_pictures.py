@@ -160,7 +160,9 @@ def test_timing_chart_has_a_bar_a_variant_and_a_word_where_there_is_none():
 def test_timing_chart_has_one_bar_for_solvers_of_one_time_and_more_where_they_differ():
     group = the_group(Run(solvers=("ddpm250", "unipc25"), absent={}))
     assert [label for label, _ in figures.one_bar_each(group)] == list(Run().variants)
-    group.rows[1]["step_ms_median"] += 5
+    group.rows[1]["step_ms_median"] += 5  # of 200, within the range from 194 to 212
+    assert [label for label, _ in figures.one_bar_each(group)] == list(Run().variants)
+    group.rows[1] |= {"step_ms_median": 220.0, "step_ms_p05": 213.0, "step_ms_p95": 230.0}
     labels = [label for label, _ in figures.one_bar_each(group)]
     assert labels == ["fp32, ddpm250", "fp32, unipc25", *Run().variants[1:]]
 
@@ -176,6 +178,16 @@ def test_kernel_chart_shares_add_up_and_small_categories_share_a_grey():
     for bar in axes.patches:
         ends[bar.get_y()] = max(ends.get(bar.get_y(), 0.0), bar.get_x() + bar.get_width())
     assert [round(end, 9) for end in ends.values()] == [1.0] * 4
+
+
+def test_the_legend_of_the_kernel_chart_has_what_the_chart_shows():
+    kernels = [{**dict.fromkeys(tables.columns("kernels")), **row} for row in kernel_rows(Run(absent={}))]
+    elsewhere = [{**kernels[0], "category": "convolution weight gradient"}]
+    colours = figures.category_colours(kernels + elsewhere)
+    legend = figures.kernel_shares(kernels, colours).legends[0]
+    assert {text.get_text() for text in legend.get_texts()} == {"normalisation", "elementwise", "others"}
+    legend = figures.kernel_shares(elsewhere[:1], colours).legends[0]
+    assert [text.get_text() for text in legend.get_texts()] == ["convolution weight gradient"]
 
 
 def test_kernels_seen_by_two_profilers_count_once():
