@@ -75,6 +75,8 @@ NAMES: dict[tuple[str, str | None, str | None], list[str]] = {
         "sm80_xmma_fprop_image_first_layer_f16f16_f32_f16_nhwckrsc_nhwc_hmma_k64r7s7c4_stride2x2_cudnn",
         "sm70_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nchwkcrs_nchw_tilesize128x128x32_stage1_cudnn",
         "volta_fp16_s884cudnn_fp16_256x64_ldg8_relu_f2f_exp_small_nhwc_tn_v1",
+        "volta_fp16_s884cudnn_fp16_256x128_ldg8_relu_f2f_exp_small_nhwc2nchw_tn_v1",
+        "Volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1",
         "volta_h884cudnn_256x128_ldg8_relu_exp_small_nhwc_tn_v1",
         "turing_fp16_s1688cudnn_fp16_128x128_ldg8_relu_f2f_exp_interior_nhwc_tn_v1",
         "turing_h1688cudnn_256x128_ldg8_relu_exp_medium_nhwc_tn_v1",
@@ -213,6 +215,7 @@ NAMES: dict[tuple[str, str | None, str | None], list[str]] = {
     ],
     ("convolution input gradient", "fp32", EXPLICIT): [
         "void at::native::col2vol_kernel<float, float>(long, float const*)",
+        "void at::native::vol2im_kernel<float, float>(long, float const*, unsigned int, float*)",
         "void at::native::col2im_kernel<float, float>(long, float const*, long)",
     ],
     ("convolution input gradient", None, EXPLICIT): [
@@ -236,6 +239,7 @@ NAMES: dict[tuple[str, str | None, str | None], list[str]] = {
         "sm90_xmma_wgrad_indexed_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64__5x_cudnn",
     ],
     ("convolution weight gradient", "fp16", IMPLICIT): [
+        "volta_fp16_s884cudnn_fp16_256x64_sliced1x2_ldg8_wgrad_idx_exp_interior_nhwc2nchw_nt_v1",
         "sm80_xmma_wgrad_implicit_gemm_indexed_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize64x64x64_stage3_cudnn",
         "igemm_wrw_gtcx3_nhwc_fp16_bx0_ex1_bt256x256x32_wt32x32x8_ws2x2_wr2x2_gkgs" + MIOPEN,
         "void ck::tensor_operation::device::(anonymous namespace)::kernel_grouped_conv_bwd_weight_xdl_cshuffle_v3<"
@@ -438,6 +442,7 @@ NAMES: dict[tuple[str, str | None, str | None], list[str]] = {
     ],
     # Normalisation
     ("normalisation", "fp32", None): [
+        "void fused_residual_ln<float, 1, 256, 4, 4>(float*, float const*, float const*, float const*)",
         "void at::native::(anonymous namespace)::RowwiseMomentsCUDAKernel<float>(long, float, float const*, float*)",
         "void at::<unnamed>::RowwiseMomentsCUDAKernel<float>(long, T1, const T1 *, T1 *, T1 *)",
         "_ZN2at6native59_GLOBAL__N__133be68c_20_group_norm_kernel_cu_751192d7_2652324RowwiseMomentsCUDAKernelIfEEvlT"
@@ -575,6 +580,7 @@ NAMES: dict[tuple[str, str | None, str | None], list[str]] = {
     ("attention", None, "flex_attention"): ["triton_tem_fused_flex_attention_0"],
     # Matrix products
     ("matrix product", "fp32", None): [
+        "void ger_kernel<float, float, 256, 5, false>(cublasGerParams<float, float>)",
         "ampere_sgemm_128x64_tn",
         "ampere_sgemm_32x32_sliced1x4_tn",
         "volta_sgemm_128x64_nn",
@@ -761,6 +767,9 @@ NAMES: dict[tuple[str, str | None, str | None], list[str]] = {
     ("matrix product", None, "_scaled_mm"): ["triton_tem_fused__scaled_mm_1"],
     # Elementwise
     ("elementwise", "fp32", None): [
+        "void axpy_kernel_val<float, float>(cublasAxpyParamsVal<float, float, float>)",
+        "void scal_kernel_val<float, float>(cublasScalParamsVal<float, float>)",
+        "void at::native::glu_backward_kernel<float>(int, float*, float const*, float const*, long, long)",
         VECTORIZED + "(anonymous namespace)::silu_kernel" + LAMBDA + "(float)#1}, std::array<char*, 2ul>>(int)",
         NCU
         + "silu_kernel(at::TensorIteratorBase &)::[lambda() (instance 1)]::operator ()() const::[lambda(float)]>(int)",
@@ -906,6 +915,11 @@ NAMES: dict[tuple[str, str | None, str | None], list[str]] = {
     ],
     # Reduction
     ("reduction", "fp32", None): [
+        "void nrm2_kernel<float, float, float, 1, 0, 128, 0>(cublasNrm2Params<float, float>)",
+        "void asum_kernel<int, float, float, float, float, 0>(cublasAsumParams<float, float, float>)",
+        "void iamax_kernel<float, float, 256, false>(cublasIamaxParams<float>)",
+        "void at::native::(anonymous namespace)::atomicadaptiveaveragegradinput<float>(float*, float const*)",
+        "void at::native::(anonymous namespace)::adaptiveaveragegradinput<float>(float*, float const*)",
         REDUCE + "float, at::native::func_wrapper_t<float, at::native::sum_functor<float, float, float>>, 4>>(P)",
         REDUCE + "float, at::native::MeanOps<float, float, float, float>, unsigned int, float, 4>>(P)",
         REDUCE + "float, at::native::NormTwoOps<float, float, float>, unsigned int, float, 4>>(P)",
@@ -1006,6 +1020,7 @@ NAMES: dict[tuple[str, str | None, str | None], list[str]] = {
     ],
     # Optimiser
     ("optimiser", "fp32", None): [
+        "void lamb_cuda_kernel_part1<float, float, 512>(float*, float*, float*, float*, float*, unsigned long)",
         FOREACH + "TensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>>(P)",
         FOREACH + "FusedOptimizerTensorListMetadata<5>, FusedAdamMathFunctor<float, float, 5, (ADAM_MODE)1, true>>(P)",
         FOREACH + "TensorListMetadata<2>, BinaryOpListAlphaFunctor<float, 2, 2, 0>, std::plus<float>, float>(P)",
