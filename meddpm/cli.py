@@ -1,5 +1,6 @@
 """The command line: python -m meddpm VERB. Each verb is a few lines around one function of the library."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +9,7 @@ import typer
 
 from meddpm import cli_data, cli_model, cli_slurm
 from meddpm.config import UserError
+from meddpm.log import REFUSED, refusal
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 app.add_typer(cli_model.app, name="model")
@@ -129,3 +131,10 @@ def main() -> None:
         app()
     except UserError as error:
         sys.exit(str(error))
+    except OSError as error:
+        if error.errno not in REFUSED:
+            raise
+        text = refusal(error, "the output")
+        # What is left in the buffer would be refused once more, as a traceback at the end of the process.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 from meddpm.claims import evidence, wording
 from meddpm.claims.evidence import Cell, Compared, NotThere, Tables
-from meddpm.claims.rules import ABOVE, ALL, ANY, AT_LEAST, Claim, Group, Pair, Part
+from meddpm.claims.rules import ALL, ANY, Claim, Group, Pair, Part
 from meddpm.report import numbers
 from meddpm.report.rows import unique
 from meddpm.status import OK, UNAVAILABLE
@@ -57,7 +57,11 @@ def verdict(claim: Claim, tables: Tables, config: Mapping[str, Any], model: str,
     """The columns of one row after model and GPU."""
     cases = list(_cases(claim, tables, model, gpu))
     decided = [case for case in cases if case.read.holds is not None]
-    answers = [case.read.holds for case in decided]
+    hold = any if claim.in_phases == ANY else all
+    answers = {}
+    for pair in claim.pairs or (None,):
+        of_pair = [case.read.holds for case in decided if case.pair == pair]
+        answers[pair] = hold(of_pair) if of_pair else None
     missing = [each for case in cases for each in case.read.missing]
     seen = [each for case in cases for each in case.read.rows]
     causes = wording.causes(missing)
@@ -67,11 +71,15 @@ def verdict(claim: Claim, tables: Tables, config: Mapping[str, Any], model: str,
 
     if hindrance:
         word, (status, reason) = NOT_TESTED, hindrance
-    elif not answers:
+    elif not decided:
         word = NOT_TESTED
         status = missing[0].status if missing else UNAVAILABLE
-    elif (any if claim.in_phases == ANY else all)(answers):
+    elif all(answers.values()):
         word = REPRODUCED
+    elif False not in answers.values():
+        word, status = NOT_TESTED, missing[0].status
+        names = numbers.listed([f"{pair.variant} against {pair.against}" for pair in answers if answers[pair] is None])
+        reason = f"each pair must hold, and {names} was not measured: {causes}"
     elif claim.needs_every_phase and open_phases:
         word, status = NOT_TESTED, missing[0].status
         names = numbers.listed([wording.IN_WORDS[phase] for phase in claim.phases if phase in open_phases])
@@ -143,8 +151,8 @@ def _all(reads: Sequence[Read]) -> bool | None:
 
 
 def _any(reads: Sequence[Read]) -> bool | None:
-    answers = [read.holds for read in reads if read.holds is not None]
-    return any(answers) if answers else None
+    answers = [read.holds for read in reads if read.counts]
+    return True if True in answers else None if None in answers or not answers else False
 
 
 def _part(part: Part, tables: Tables, cell: Cell, pair: Pair | None, several: bool) -> Read:
@@ -166,8 +174,6 @@ def _part(part: Part, tables: Tables, cell: Cell, pair: Pair | None, several: bo
 
 def _holds(part: Part, found: Compared) -> bool | None:
     """None where it depends on kernels whose names do not tell."""
-    figure = found.figure
-    holds = part.holds(figure.value)
-    if not holds and part.comparison in (AT_LEAST, ABOVE) and part.holds(figure.value + figure.unknown):
-        return None
-    return holds
+    least, most = found.figure.value, found.figure.value + found.figure.unknown
+    answers = {part.holds(value) for value in (least, most, min(max(least, part.bound), most))}
+    return None if len(answers) > 1 else answers.pop()

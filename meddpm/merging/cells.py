@@ -18,12 +18,24 @@ from meddpm.words import one_line
 # By how much the figures of two runs that agree may differ: by this part of the larger, as on a machine that the page
 # calls steady; those of pictures, which come from the same noise, by these amounts.
 RELATIVE = STEADY
+# The quotient of two figures, each of which may differ by that.
+OF_TWO = {"speedup"}
 ABSOLUTE = {"value": 1e-3, "psnr_db": 0.5}
 # In what two runs of a row must agree; which totals of counters, of those that both have.
-OF_A_ROW = {"timing": ("device_name", "shape", "batch", "evaluations", "step_ms_median"), "quality": ("value", "n")}
-OF_COUNTERS = ("kernel time a step", "operator time a step", "kernel time", "SM active cycles", "executed instructions")
+# Claims rest on them. Memory, energy, the idle share and launch gaps differ from run to run by more, and are not here.
+OF_A_ROW = {
+    "timing": ("device_name", "shape", "batch", "evaluations", "step_ms_median", "fp32_step_ms_median", "speedup"),
+    "quality": ("value", "n"),
+}
+OF_COUNTERS = (
+    *("kernel time a step", "operator time a step", "kernels a step", "operators a step"),
+    *("kernel time", "SM active cycles", "SM elapsed cycles", "executed instructions"),
+    *("tensor-pipe use", "tensor-pipe use of elapsed time", "IPC", "DRAM read", "DRAM written"),
+)
 # Differ from job to job on one machine: the key of an environment is made without them.
 OF_THE_MOMENT = {"clocks", "temperature"}
+# Versions that times depend on.
+SOFTWARE = ("torch", "cuda", "cudnn", "driver")
 # What a name stands for, as far as the timing table tells: its column, those of rows that may be compared, what is one
 # for them.
 MEANING = [
@@ -191,7 +203,7 @@ def _figures(table: str, rows: list[Row]) -> dict[str, Any]:
     """The figures in which two runs must agree, by name."""
     ok = [row for row in rows if row["status"] == OK]
     if table == "kernels":
-        return {"the sum of time_ms": sum((row["time_ms"] or 0.0 for row in ok), 0.0)}
+        return {f"the sum of {name}": sum((float(row[name] or 0) for row in ok), 0.0) for name in ("time_ms", "calls")}
     if table == "counters":
         totals = {row["metric"]: row["value"] for row in ok if row["scope"] == TOTAL}
         return {name: totals[name] for name in OF_COUNTERS if name in totals}
@@ -207,11 +219,16 @@ def _apart(name: str, one: Any, two: Any) -> float:
         return 0.0
     if not (isinstance(one, float) and isinstance(two, float)):
         return math.inf
-    return abs(one - two) / ABSOLUTE.get(name, RELATIVE * max(abs(one), abs(two)))
+    return abs(one - two) / ABSOLUTE.get(name, _relative(name) * max(abs(one), abs(two)))
+
+
+def _relative(name: str) -> float:
+    return 2 * RELATIVE if name in OF_TWO else RELATIVE
 
 
 def _amount(difference: Difference) -> str:
-    scale, unit = (ABSOLUTE[difference.name], "") if difference.name in ABSOLUTE else (100 * RELATIVE, " %")
+    absolute = ABSOLUTE.get(difference.name)
+    scale, unit = (100 * _relative(difference.name), " %") if absolute is None else (absolute, "")
     return f"{difference.apart * scale:.2g}{unit}"
 
 
@@ -237,7 +254,28 @@ def _environments(parts: Sequence[Part], joined: Joined) -> list[Row]:
                 what = f"environment {in_words([row['environment']])}: {differing} is {one} in {where.name}"
                 mend = "its key is made from these values, so one of the tables was changed: leave that folder out"
                 joined.contradictions.append(Contradiction(f"{what} and {two} in {part.name}", mend))
+    joined.notes += _of_other_software(parts)
     return list(taken.values())
+
+
+def _of_other_software(parts: Sequence[Part]) -> list[str]:
+    """A line for each version that two parts have in no environment in common, of one GPU."""
+    found = []
+    for name in SOFTWARE:
+        known: dict[str, list[tuple[Part, set[str]]]] = {}
+        for part in parts:
+            here: dict[str, set[str]] = {}
+            for row in part.tables.get("environment", []):
+                if row[name]:
+                    here.setdefault(row["gpu"], set()).add(str(row[name]))
+            for gpu, versions in here.items():
+                others = known.setdefault(gpu, [])
+                other = next((each for each in others if each[1].isdisjoint(versions)), None)
+                others.append((part, versions))
+                if other:
+                    one, two = (one_line(", ".join(sorted(each)), 60) for each in (other[1], versions))
+                    found.append(f"{one_line(gpu)}: {name} is {one} in {other[0].name} and {two} in {part.name}")
+    return found
 
 
 def _check_meaning(parts: Sequence[Part], joined: Joined) -> None:

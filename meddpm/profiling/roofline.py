@@ -22,6 +22,7 @@ ARITHMETIC = {
     "tensor operations, bf16": ("bf16", 1),
     "tensor operations, fp16": ("fp16", 1),
 }
+ON_TENSOR_CORES = "instructions, tensor pipe"
 TRAFFIC = ("DRAM read", "DRAM written")
 TIME = "kernel time"
 CEILING = "ceiling, "
@@ -69,6 +70,9 @@ def placed(scope: str, figures: Mapping[str, float], roof: Mapping[str, float]) 
     """
     time = figures.get(TIME)
     if not time or any(name not in figures for name in TRAFFIC) or ceilings.COPY not in roof:
+        return None
+    # A GPU that counts the instructions of its tensor cores and not their operations (Volta).
+    if figures.get(ON_TENSOR_CORES) and not any(name in figures for name in ARITHMETIC if name.startswith("tensor")):
         return None
     done = {kind: each * figures.get(name, 0.0) for name, (kind, each) in ARITHMETIC.items()}
     done = {kind: operations for kind, operations in done.items() if operations}

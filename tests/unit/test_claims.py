@@ -145,6 +145,53 @@ def test_tensor_cores_of_fp32() -> None:
     assert "counters.csv has no tensor-pipe use (fp32 sampling, fp32 training)" in row["reason"]
 
 
+@pytest.mark.parametrize("precision", ["fp16", "fp8", "int8"])
+def test_any_tensor_core_precision_counts(precision: str) -> None:
+    which = {"category": "convolution forward", "variant": "fp32", "phase": "sample"}
+    found = decide("fp32 leaves the tensor cores unused", changed("kernels", {"precision": precision}, **which))
+    assert found["verdict"] == "not reproduced"
+
+
+def test_names_that_do_not_tell_are_not_counted_as_good() -> None:
+    found = changed("kernels", {"precision": None}, category="convolution forward", variant="fp32")
+    row = decide("fp32 leaves the tensor cores unused", found)
+    assert (row["verdict"], row["status"]) == ("not tested", "unavailable")
+    assert "on tensor cores, by their names: the names of" in row["reason"]
+
+
+def without(*variants: str) -> dict:
+    """The made-up tables without some variants."""
+    return {
+        name: [row for row in of_table if row.get("variant") not in variants]
+        for name, of_table in claims_fixture.tables().items()
+    }
+
+
+@pytest.mark.parametrize("variant", ["tf32", "fp32"])
+@pytest.mark.parametrize("name", ["tensor-core use", "layout conversions"])
+def test_a_missing_variant_leaves_open_what_it_might_decide(name: str, variant: str) -> None:
+    row = decide(name, without(variant))
+    assert (row["verdict"], row["status"]) == ("not tested", "unavailable")
+    if name == "layout conversions":
+        pair = "tf32_channels_last against tf32" if variant == "tf32" else "channels_last against fp32"
+        assert row["reason"].startswith(f"each pair must hold, and {pair} was not measured: ")
+
+
+def test_a_pair_that_does_not_hold_decides_without_the_other() -> None:
+    found = without("tf32")
+    for row in found["kernels"]:
+        if row["category"] == "copy and cast":
+            row["time_ms"] = 0.1
+    assert decide("layout conversions", found)["verdict"] == "not reproduced"
+
+
+@pytest.mark.parametrize(
+    "device", ["NVIDIA RTX PRO 6000 Blackwell Server Edition", "NVIDIA GB10", "NVIDIA GeForce RTX 5090", "NVIDIA H20"]
+)
+def test_later_gpus_are_of_the_newest_generation(device: str) -> None:
+    assert decide("layout conversions", claims_fixture.tables(device=device))["verdict"] == "reproduced"
+
+
 def test_layout_conversions_of_every_pair_and_on_the_newest_gpu() -> None:
     row = decide("layout conversions")
     share = "layout conversions and copies in the kernel time +31"

@@ -553,6 +553,15 @@ def test_a_folder_that_takes_no_files_is_one_line(tmp_path, monkeypatch, number,
     one_line(error, f"--out: {tmp_path}/t.csv: {said}")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_behind_the_output_is_one_line(tmp_path):
+    command = [sys.executable, "-m", "meddpm", "kernels", str(torch_file(tmp_path / "t.json"))]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=repository_root(), check=False)
+    assert done.returncode == 1
+    assert done.stderr.decode() == "the output: No space left on device; make room or mend the permissions\n"
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_that_lacks_letters_gets_plain_ones(tmp_path, encoding):
     path = torch_file(tmp_path / "t.json", event("\u043a" + "k" * 200, 0, 2500), event("t\u0113xt", 9, 1))

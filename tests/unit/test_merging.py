@@ -208,6 +208,15 @@ def test_what_a_name_stands_for_is_not_preferred(tmp_path: Path, change: Row, co
     assert "--prefer" not in text
 
 
+def test_another_version_of_the_software_is_said(tmp_path: Path) -> None:
+    one = part(tmp_path / "one", timing=[timing()], environment=[environment(cudnn="91900")])
+    other = environment("e2", torch="2.12.0", cudnn="91900")
+    two = part(tmp_path / "two", timing=[timing("fp16", environment="e2")], environment=[other])
+    assert joined(tmp_path / "out", one, two).notes[:1] == [f"a100: torch is 2.11.0 in {one} and 2.12.0 in {two}"]
+    part(two, environment=[other, environment(cudnn="91900")])
+    assert not any("torch is" in note for note in joined(tmp_path / "out2", one, two).notes)
+
+
 def test_the_same_figures_of_another_commit_are_no_contradiction(tmp_path: Path) -> None:
     one = part(tmp_path / "one", quality=[quality()])
     two = part(tmp_path / "two", quality=[quality(environment="e2"), quality("label map")])
@@ -295,6 +304,8 @@ def test_the_cell_that_differs_most_is_told(tmp_path: Path) -> None:
         ("timing", timing(), timing(step=55.5), timing(step=56.0), "step_ms_median is 50 in"),
         ("timing", timing(), timing(step=45.0), timing(step=44.9), "step_ms_median is 50 in"),
         ("timing", timing(), timing(setup_s=9.0), timing(step_ms_median=None), "and empty in"),
+        ("timing", timing(), timing(speedup=4.8), timing(speedup=1.0), "speedup is 4 in"),
+        ("timing", timing(), timing(), timing(fp32_step_ms_median=230.0), "fp32_step_ms_median is 200 in"),
         ("timing", timing(batch=10), timing(batch=10), timing(batch=11), "batch is 10 in"),
         ("timing", timing(), timing(peak_memory_gib=3.0), timing(shape="1x9x9x9"), "shape is 1x8x8x8 in"),
         (
@@ -307,6 +318,7 @@ def test_the_cell_that_differs_most_is_told(tmp_path: Path) -> None:
         ("timing", timing(), timing(volume_s=3.0), timing(evaluations=249), "evaluations is 250 in"),
         ("kernels", kernel("gemm", 3.0), kernel("conv", 3.3), kernel("gemm", 3.4), "the sum of time_ms is 3 in"),
         ("kernels", kernel("gemm", 0.0), kernel("conv", 0.0), kernel("gemm", 0.1), "the sum of time_ms is 0 in"),
+        ("kernels", kernel("gemm", 3.0), kernel("gemm", 3.0), kernel("gemm", 3.0, calls=4), "the sum of calls is 3 in"),
         ("quality", quality(), quality(value=0.9009), quality(value=0.9011), "ssim/whole/true image: value is 0.9 in"),
         ("quality", quality(), quality(ci_low=0.7), quality(value=None), "value is 0.9 in"),
         ("quality", quality(value=None), quality(value=None), quality(), "value is empty in"),

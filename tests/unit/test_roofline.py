@@ -34,6 +34,12 @@ def test_what_lacks_a_figure_or_a_ceiling_has_no_place(lost: str) -> None:
     assert roofline.placed("total", *without) is None
 
 
+def test_tensor_cores_whose_operations_a_gpu_does_not_count_have_no_place() -> None:
+    figures = {name: value for name, value in FIGURES.items() if not name.startswith("tensor operations")}
+    assert roofline.placed("total", figures | {"instructions, tensor pipe": 1e10}, ROOF) is None
+    assert roofline.placed("total", figures | {"instructions, tensor pipe": 0.0}, ROOF) is not None
+
+
 def test_a_ceiling_of_arithmetic_that_was_not_done_is_not_needed() -> None:
     assert roofline.placed("total", FIGURES | {"tensor operations, bf16": 0.0}, ROOF) is not None
 
