@@ -75,8 +75,16 @@ def device_name(tables: Tables, model: str, gpu: str) -> str | None:
 
 def rows_of(table: Iterable[Row], cell: Cell) -> list[Row]:
     """The rows of a cell."""
-    keys = cell._asdict()
-    return [row for row in table if all(row.get(key, keys[key]) == keys[key] for key in keys)]
+    model, gpu, variant, phase = cell
+    # Written out: a study has tens of thousands of rows, and a hundred figures are looked for.
+    return [
+        row
+        for row in table
+        if row.get("variant", variant) == variant
+        and row.get("phase", phase) == phase
+        and row["model"] == model
+        and row["gpu"] == gpu
+    ]
 
 
 def _of_two(part: Part, before: Figure, after: Figure, cell: Cell) -> Compared:

@@ -18,7 +18,7 @@ from meddpm.config import ConfigError, UserError
 from meddpm.merging.target import shown
 from meddpm.profiling import counters
 from meddpm.tables import Row
-from meddpm.validation import StrictValidator, read_yaml, with_text_keys
+from meddpm.validation import read_yaml, with_text_keys
 from meddpm.words import one_line, printable
 
 # The tables that are joined (claims are made anew): the columns that make a cell, and those that, beside them, make one
@@ -178,15 +178,10 @@ def _row(table: str, names: list[str], cells: list[str], line: int) -> Row:
     texts = dict(zip(names, cells, strict=True))
     try:
         row = {name: _value(table, name, texts.get(name, "")) for name in tables.columns(table)}
-        _validator(table).validate(row)
+        tables.check(table, row)
     except (ValueError, jsonschema.ValidationError) as error:
         raise ValueError(f"line {line}: {getattr(error, 'message', error)}") from None
     return row
-
-
-@cache
-def _validator(table: str) -> StrictValidator:
-    return StrictValidator(tables.schema(table))
 
 
 def _value(table: str, name: str, text: str) -> Any:
