@@ -181,14 +181,14 @@ def test_a_report_of_ncu_goes_to_its_reader(tmp_path, monkeypatch):
         ("t.json", b'{"traceEvents": [{"ph"', "truncated"),
         ("wide.json", '{"traceEvents": []}'.encode("utf-16"), "UTF-16"),
         ("big.json", "[{}]".encode("utf-16-be"), "UTF-16"),
-        ("t.json", b'{"a": 1}', "no traceEvents"),
+        ("t.json", b'{"a": 1}', "no events"),
         ("t.zip", b"PK\x03\x04rest", "packed as ZIP; unpack it"),
         ("t.json.gz", gzip.compress(gzip.compress(b"{}", mtime=0), mtime=0), "packed as gzip (twice); unpack it"),
         ("notes.txt", b"what I saw\n", "no file of a profiler that is known; right would be a trace of torch.profiler"),
         ("core", b"\x7fELF\0\0", "no file of a profiler that is known"),
         ("x.csv", b"==PROF== Connected\n==ERROR== it broke\n", "Nsight Compute said: it broke"),
         ("k.csv", b"model,gpu,variant,phase,profiler,kernel,category,precision\n", "a kernel table already"),
-        ("red\x1b[31m.json", b"{}", "red?[31m.json: the file has no traceEvents"),
+        ("red\x1b[31m.json", b"{}", "red?[31m.json: the file has no events"),
     ],
 )
 def test_what_is_no_file_of_a_profiler_is_one_line(tmp_path, name, content, said):

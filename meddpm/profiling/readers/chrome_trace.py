@@ -190,7 +190,9 @@ def _parsed(path: Path, is_list: bool, sink: Taker, mend: bool) -> Taker:
         except ijson.JSONError:
             raise _TruncatedError from None
     if not found:
-        raise UserError(f"{path}: the file has no traceEvents; name a Chrome trace of torch.profiler")
+        raise UserError(
+            f"{path}: the file has no events (traceEvents is missing or empty); name a Chrome trace of torch.profiler"
+        )
     return sink
 
 
