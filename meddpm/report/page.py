@@ -89,7 +89,7 @@ class Page:
             "spread": rows.spread(group),
             "ssim_regions": content.ssim_regions(group, self.quality),
             "figures": self.charts(group, one_profiler(kernels)),
-            "not_profiled": [row for row in kernels if row["status"] != OK],
+            "not_profiled": profiles.not_profiled(kernels),
         }
 
     def charts(self, group: rows.Group, kernels: list[Row]) -> list[Shown]:

@@ -1,6 +1,7 @@
 """The words and cells of the page that tell where the time goes, and of the paper's claims: text, escaped later."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from meddpm.profiling import counters as counters_of_ncu
@@ -40,7 +41,8 @@ def claim_groups(claims: list[Row]) -> list[dict[str, Any]]:
         counts = [(sum(row["verdict"] == verdict for row in rows), verdict) for verdict in VERDICTS]
         cells = [{**row, "lines": (row["measured"] or "").split(". ") if row["measured"] else []} for row in rows]
         counted = numbers.listed([f"{count} {verdict}" for count, verdict in counts if count])
-        found.append({"model": model, "gpu": gpu, "counts": counted, "rows": cells})
+        tested = any(row["verdict"] != VERDICTS[-1] for row in rows)
+        found.append({"model": model, "gpu": gpu, "counts": counted, "rows": cells, "tested": tested})
     return found
 
 
@@ -185,12 +187,28 @@ def priority_groups(priorities: list[Row]) -> list[dict[str, Any]]:
 
 def not_counted(priorities: list[Row]) -> list[str]:
     """The cells that have no advice, by the reason: a text each."""
+    return _by_cause(priorities, lambda row: f"{row['variant']} {IN_WORDS[row['phase']]}")
+
+
+def not_profiled(kernels: list[Row]) -> list[str]:
+    """The cells of one model, GPU and phase that have no kernels, by profiler and reason: a text each."""
+    profilers = unique(row["profiler"] for row in kernels)
+    return [
+        text
+        for profiler in profilers
+        for text in _by_cause(
+            [row for row in kernels if row["profiler"] == profiler], lambda row: row["variant"], f" by {profiler}"
+        )
+    ]
+
+
+def _by_cause(rows: list[Row], name: Callable[[Row], str], how: str = "") -> list[str]:
     causes: dict[str, list[str]] = {}
-    for row in priorities:
+    for row in rows:
         if row["status"] != OK:
             cause = f"{row['status']}: {row['reason']}" if row["reason"] else row["status"]
-            causes.setdefault(cause, []).append(f"{row['variant']} {IN_WORDS[row['phase']]}")
-    return [f"{numbers.listed(unique(cells))} ({cause})" for cause, cells in causes.items()]
+            causes.setdefault(cause, []).append(name(row))
+    return [f"{numbers.listed(unique(cells))}{how} ({cause})" for cause, cells in causes.items()]
 
 
 def one_sentence(advice: str) -> str:

@@ -57,6 +57,30 @@ def test_each_claim_has_its_verdict_as_a_word_and_a_colour(tmp_path):
     assert '<a href="#claims">' in page.source
 
 
+def test_claims_of_which_none_was_tested_are_folded(tmp_path):
+    untested = [{**row, "gpu": "cpu", "verdict": "not tested"} for row in decided()]
+    section = build(tmp_path, written(tmp_path, claims=decided() + untested)).section("claims")
+    assert section.count("<details>") == section.count("</details>") == 1
+    assert f"<details><summary>Model {MODEL} · GPU row cpu · 11 not tested</summary>" in section
+
+
+def test_cells_without_kernels_are_told_once_a_profiler_and_reason():
+    lost = {"status": "unsupported", "reason": "this is a CPU"}
+    rows = [
+        {
+            "variant": variant,
+            "profiler": profiler,
+            **(lost if profiler == "ncu" or variant == "tf32" else {"status": "ok"}),
+        }
+        for profiler in ("torch", "ncu")
+        for variant in ("fp32", "tf32", "bf16")
+    ]
+    assert profiles.not_profiled(rows) == [
+        "tf32 by torch (unsupported: this is a CPU)",
+        "fp32, tf32 and bf16 by ncu (unsupported: this is a CPU)",
+    ]
+
+
 def test_two_gpus_have_a_table_each(tmp_path):
     other = [{**row, "gpu": "a100"} for row in decided()]
     section = build(tmp_path, written(tmp_path, claims=decided() + other)).section("claims")
