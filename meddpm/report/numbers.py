@@ -79,10 +79,9 @@ def duration(seconds: float | None) -> str:
         return NOT_MEASURED
     if seconds < 0.1:
         return f"{number(1000 * seconds)}{SPACE}ms"
-    if seconds < 120:
+    if seconds < 600:
         return f"{number(seconds)}{SPACE}s"
-    minutes = round(seconds / 60)
-    return f"{minutes}{SPACE}min" if minutes < 120 else f"{number(seconds / 3600)}{SPACE}h"
+    return f"{number(seconds / 60)}{SPACE}min" if seconds < 7200 else f"{number(seconds / 3600)}{SPACE}h"
 
 
 def count(amount: int, singular: str, plural: str | None = None) -> str:

@@ -43,7 +43,7 @@ def test_similarity_is_never_rounded_up_to_one(value, text):
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(None, DASH), (0.0123, f"12.3{SPACE}ms"), (0.743, f"0.743{SPACE}s"), (61.5, f"61.5{SPACE}s"),
-     (150, f"2{SPACE}min"), (9000, f"2.50{SPACE}h")],
+     (178, f"178{SPACE}s"), (1234, f"20.6{SPACE}min"), (9000, f"2.50{SPACE}h")],
 )  # fmt: skip
 def test_duration(seconds, text):
     assert numbers.duration(seconds) == text
