@@ -1,5 +1,6 @@
 """Whether the kernels that ran are those that the flags ask for: the precision of a figure is proved, not believed."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -8,6 +9,8 @@ from meddpm.tables import Row
 
 CONVOLUTIONS = ("convolution forward", "convolution input gradient", "convolution weight gradient")
 PRODUCTS = ("matrix product",)
+# cuDNN names the tensors of a convolution too: volta_fp16_scudnn_fp16_... multiplies fp16 tensors in fp32.
+TENSORS = {"fp16": re.compile(r"(?<!b)f(?:p|loat)?16|half"), "bf16": re.compile(r"bf(?:loat)?16")}
 # Below this share of the time of its kind a kernel is no evidence: a helper whose name has a type in it.
 MATTERS = 0.01
 
@@ -48,9 +51,15 @@ def contradiction(flags: Mapping[str, Any], kernels: Iterable[Row]) -> str | Non
             return f"{asked}, but a {what} ran in {wrong[0]}: {names[wrong[0]][:120]}"
         wanted = autocast if autocast != "none" else "tf32" if flags[flag] == "tf32" else None
         # A matrix product may be too small for tensor cores.
-        if wanted and what == "convolution" and wanted not in seen:
+        if wanted and what == "convolution" and wanted not in seen and not _on_tensors_of(wanted, rows):
             return f"{wanted} was asked for, but no {what} ran in it: they ran in {', '.join(sorted(seen))}"
     return None
+
+
+def _on_tensors_of(wanted: str, rows: Iterable[Row]) -> bool:
+    """Whether a convolution has tensors of the 16-bit type `wanted`, by its name."""
+    convolutions = (row["kernel"].lower() for row in rows if row["category"] in CONVOLUTIONS)
+    return wanted in TENSORS and any(TENSORS[wanted].search(name) for name in convolutions)
 
 
 def _allowed(autocast: str, fp32: str) -> set[str]:
