@@ -66,22 +66,22 @@ def verdict(claim: Claim, tables: Tables, config: Mapping[str, Any], model: str,
     seen = [each for case in cases for each in case.read.rows]
     causes = wording.causes(missing)
     status, reason = OK, causes
+    lost = missing[0].status if missing else UNAVAILABLE
     hindrance = _hindrance(claim, tables, config, model, gpu)
     open_phases = {case.phase for case in cases} - {case.phase for case in decided}
 
     if hindrance:
         word, (status, reason) = NOT_TESTED, hindrance
     elif not decided:
-        word = NOT_TESTED
-        status = missing[0].status if missing else UNAVAILABLE
+        word, status = NOT_TESTED, lost
     elif all(answers.values()):
         word = REPRODUCED
     elif False not in answers.values():
-        word, status = NOT_TESTED, missing[0].status
+        word, status = NOT_TESTED, lost
         names = numbers.listed([f"{pair.variant} against {pair.against}" for pair in answers if answers[pair] is None])
         reason = f"each pair must hold, and {names} was not measured: {causes}"
     elif claim.needs_every_phase and open_phases:
-        word, status = NOT_TESTED, missing[0].status
+        word, status = NOT_TESTED, lost
         names = numbers.listed([wording.IN_WORDS[phase] for phase in claim.phases if phase in open_phases])
         reason = f"the rule may hold in {names}, which was not measured: {causes}"
     else:

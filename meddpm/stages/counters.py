@@ -31,7 +31,7 @@ TABLES = ("counters", "kernels", "priorities")
 # quarter of a second for a kernel, however short, and the last 5 % of the time are in two thirds of the operators.
 COVERED = 0.95
 # Where a compiler or a CUDA graph hides the operators, kernels are counted at each of their launches: those of the
-# functions that have this share of the kernel time. The rest is half of the launches, and nothing stands for it.
+# functions that have this share of the kernel time. The rest is a third to two thirds of the launches.
 COVERED_BY_FUNCTIONS = 0.98
 
 
