@@ -83,9 +83,8 @@ def rows(launches: Sequence[Counted]) -> list[Row]:
         ("kernel", lambda each: each.launch.kernel),
         ("operator", lambda each: each.operator),
     ):
-        for name, part in _by_time(launches, name_of):
-            if kind == "operator":
-                part = [replace(each, weight=1.0) for each in part]
+        counted = [replace(each, weight=1.0) for each in launches] if kind == "operator" else launches
+        for name, part in _by_time(counted, name_of):
             found += _of(f"{kind}:{name}", part)
     return found
 

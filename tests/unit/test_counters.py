@@ -1,5 +1,7 @@
 """Counters of many kernels as one figure, what to fix first, and what is asked of Nsight Compute."""
 
+from dataclasses import replace
+
 import pytest
 
 from meddpm.profiling import counters, priorities
@@ -71,6 +73,13 @@ def test_the_scopes_are_the_total_then_categories_kernels_and_operators_by_time(
     assert figures["category:convolution forward", "tensor-pipe use"] == 50
     assert figures["category:convolution forward", "executed instructions"] == 1200
     assert ("total", "DRAM read") not in figures, "no launch has it"
+
+
+def test_operators_stand_by_their_own_time() -> None:
+    weighted = [replace(LAUNCHES[0], weight=3.0), LAUNCHES[1]]  # 2,000 of its own, 6,000 with other shapes
+    scopes = list(dict.fromkeys(row["scope"] for row in counters.rows(weighted)))
+    assert scopes[1:3] == ["category:convolution forward", "category:normalisation"]
+    assert scopes[-2:] == ["operator:aten.native_group_norm.default 1", "operator:aten.convolution.default 1"]
 
 
 def test_a_launch_without_a_metric_is_no_zero() -> None:
