@@ -13,6 +13,7 @@ from meddpm.files import write_csv, write_text
 from meddpm.log import REFUSED, refusal
 from meddpm.merging import cells, definitions, parts, target
 from meddpm.merging.parts import Part
+from meddpm.report import numbers
 from meddpm.stages import claims
 from meddpm.tables import Row
 from meddpm.words import one_line
@@ -135,6 +136,6 @@ def _draw(folder: Path, runs: int, notes: list[str]) -> bool:
     except ModuleNotFoundError as error:
         notes.append(f"there is no page, which needs {error.name} (locks/report.txt)")
         return False
-    settings = ReportConfig(title=f"{ReportConfig.title}: {runs} runs joined")
+    settings = ReportConfig(title=f"{ReportConfig.title}: {numbers.count(runs, 'run')} joined")
     build(ReportInputs(**paths, run_config=config, figures=folder / "figures"), settings, folder / "report")
     return True

@@ -26,6 +26,9 @@ ON_TENSOR_CORES = "instructions, tensor pipe"
 TRAFFIC = ("DRAM read", "DRAM written")
 TIME = "kernel time"
 CEILING = "ceiling, "
+# Below this share of both ceilings kernels wait: for each other, for data, for a grid too small. Nsight Compute's
+# section SpeedOfLight says so of the same share.
+NEAR = 0.6
 TERA = 1e12
 
 
@@ -35,7 +38,7 @@ class Placed:
 
     `intensity` is in FLOP a byte of DRAM traffic (None where there was none), `rate` in FLOP/s, `traffic` in bytes/s.
     `compute` and `memory` are the shares, 0 to 1, of the time that the ceilings of arithmetic and of a copy would take;
-    the larger is how near the kernels come to the roof, and tells what bounds them.
+    the larger is how near the kernels come to the roof, and tells what bounds them where it is no small one.
     """
 
     scope: str
@@ -48,7 +51,9 @@ class Placed:
 
     @property
     def bound(self) -> str:
-        """What would bound the kernels at the ceilings: "compute" or "memory"."""
+        """What bounds the kernels: "compute" or "memory", or "latency" where they come near neither ceiling."""
+        if max(self.compute, self.memory) < NEAR:
+            return "latency"
         return "compute" if self.compute > self.memory else "memory"
 
 

@@ -16,6 +16,7 @@ VERDICTS = ("reproduced", "not reproduced", "not tested")
 TOP = 5
 ADVICE = 220
 KERNEL = 90
+LEAST_IDLE = 0.005
 LEAST = 0.005  # share of the time of a category that the roofline shows
 # Units of the table of counters, each as so many of another.
 SHOWN_IN = {"byte": ("GB", 1e9), "ns": ("ms", 1e6)}
@@ -89,8 +90,9 @@ def _idle(percent: float | None, longer: float | None) -> tuple[str, str]:
     profiled = numbers.percent(_part(percent))
     if percent is None or longer is None:
         return profiled, "" if percent is None else PROFILED
-    # Kernels of two runs differ by a little: a GPU that is never idle may seem less than that.
-    return numbers.percent(max(0.0, 1 - (1 - percent / 100) * longer)), f"{profiled} {PROFILED}"
+    idle = 1 - (1 - percent / 100) * longer
+    # The kernels of two runs differ by so much: less says nothing.
+    return numbers.percent(idle) if idle >= LEAST_IDLE else f"< {numbers.percent(LEAST_IDLE)}", f"{profiled} {PROFILED}"
 
 
 def _utilisation(of_ceilings: dict[str, float], longer: float | None) -> tuple[str, str]:

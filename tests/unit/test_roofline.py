@@ -17,15 +17,24 @@ FIGURES = {
 
 def test_the_times_at_the_ceilings_of_each_arithmetic_add_up_and_traffic_stands_beside() -> None:
     found = roofline.placed("total", FIGURES, ROOF)
-    assert (found.compute, found.memory, found.bound) == (pytest.approx(0.5), pytest.approx(0.25), "compute")
+    assert (found.compute, found.memory, found.bound) == (pytest.approx(0.5), pytest.approx(0.25), "latency")
     assert (found.intensity, found.rate, found.traffic) == tuple(map(pytest.approx, (130, 130e12, 1e12)))
 
 
 def test_kernels_that_only_move_are_bound_by_memory() -> None:
     copying = {"kernel time": 1e6, "DRAM read": 1e9, "DRAM written": 1e9}
     found = roofline.placed("category:copy and cast", copying, ROOF)
-    assert (found.intensity, found.compute, found.memory, found.bound) == (0, 0, pytest.approx(0.5), "memory")
+    assert (found.intensity, found.compute, found.memory, found.bound) == (0, 0, pytest.approx(0.5), "latency")
     assert roofline.placed("x", copying | {"DRAM read": 0.0, "DRAM written": 0.0}, ROOF).intensity is None
+
+
+@pytest.mark.parametrize(
+    ("time", "extra", "bound"),
+    [(0.8e6, 0.0, "compute"), (0.85e6, 0.0, "latency"), (1.6e6, 3e9, "memory"), (1.7e6, 3e9, "latency")],
+)
+def test_what_is_near_no_ceiling_waits(time: float, extra: float, bound: str) -> None:
+    figures = FIGURES | {"kernel time": time, "DRAM read": FIGURES["DRAM read"] + extra}
+    assert roofline.placed("total", figures, ROOF).bound == bound
 
 
 @pytest.mark.parametrize("lost", ["kernel time", "DRAM read", "copy", "tf32"])
