@@ -75,7 +75,7 @@ def merge(folders: Sequence[Path], out: Path, prefer: Sequence[Path] = (), page:
         if config is not None:
             write_text(folder / "run_config.yaml", config)
         _decide_claims(folder, notes)
-        drawn = page and _draw(folder, len(given), notes)
+        drawn = page and _draw(folder, names, notes)
         target.record(folder, what)
     return Merged(out, names, counts, notes, out / "report" / "index.html" if drawn else None)
 
@@ -124,7 +124,7 @@ def _all_there(what: str, paths: list[Path], notes: list[str]) -> bool:
     return not missing
 
 
-def _draw(folder: Path, runs: int, notes: list[str]) -> bool:
+def _draw(folder: Path, names: list[str], notes: list[str]) -> bool:
     """Draw the page from the tables in `folder`, and say so where there is none."""
     config, paths = folder / "run_config.yaml", _tables(folder, OF_THE_PAGE)
     if not _all_there("page", [*paths.values(), config], notes):
@@ -136,6 +136,9 @@ def _draw(folder: Path, runs: int, notes: list[str]) -> bool:
     except ModuleNotFoundError as error:
         notes.append(f"there is no page, which needs {error.name} (locks/report.txt)")
         return False
-    settings = ReportConfig(title=f"{ReportConfig.title}: {numbers.count(runs, 'run')} joined")
-    build(ReportInputs(**paths, run_config=config, figures=folder / "figures"), settings, folder / "report")
+    settings = ReportConfig(title=f"{ReportConfig.title}: {numbers.count(len(names), 'run')} joined")
+    inputs = ReportInputs(
+        **paths, run_config=config, figures=folder / "figures", joined=names, joined_notes=list(notes)
+    )
+    build(inputs, settings, folder / "report")
     return True

@@ -13,7 +13,8 @@ class ReportInputs:
     `samples` are the samples.csv of the cells, under <model>/<gpu>/<variant>/<solver>/; `cases` gives each model's
     cases.tsv, `datasets` those of all datasets. `training` are training.json files, each with its loss.csv beside it.
     `published` is the folder of earlier GPU results, one folder a GPU, or None. `figures` is the folder that the
-    figures are written to.
+    figures are written to. `joined` are the folders that the tables were joined from, and `joined_notes` what was said
+    of it; both are empty where the page is of one run.
     """
 
     timing: Path
@@ -30,3 +31,5 @@ class ReportInputs:
     counters: Path | None = None
     priorities: Path | None = None
     claims: Path | None = None
+    joined: list[str] = field(default_factory=list)
+    joined_notes: list[str] = field(default_factory=list)

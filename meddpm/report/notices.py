@@ -13,6 +13,7 @@ from meddpm.tables import Row
 
 # The demo's network draws brains after 13,600 volumes; one that predicts the noise needs more than twice as many.
 VOLUMES_BEFORE_A_PICTURE = 10_000
+MOST_NOTES = 5
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,16 @@ def notices(
     found += _datasets(uses_template(config))
     found += _gaps(groups)
     return found
+
+
+def joined(folders: list[str], notes: list[str]) -> list[Notice]:
+    """That the tables are of several runs, and what was said when they were joined; empty where they are of one."""
+    if not folders:
+        return []
+    more = f" {len(notes) - MOST_NOTES} more are in merged.json." if notes[MOST_NOTES:] else ""
+    said = "".join(f" {note[:1].upper()}{note[1:]}." for note in notes[:MOST_NOTES])
+    text = f"The tables are those of {numbers.listed(folders)}. How weights were trained there their own pages say."
+    return [Notice("Joined from other results", f"{text}{said}{more}")]
 
 
 def _training(record: dict[str, Any], drawn_from: str | None) -> Notice:

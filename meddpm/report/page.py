@@ -178,7 +178,10 @@ class Page:
                 self.config, self.groups, [spread for spread in spreads if spread], bool(self.quality)
             ),
             "colour_names": style.COLOUR_NAMES,
-            "notices": notices.notices(self.config, records, self.environment, self.groups, self.inputs.datasets),
+            "notices": [
+                *notices.notices(self.config, records, self.environment, self.groups, self.inputs.datasets),
+                *notices.joined(self.inputs.joined, self.inputs.joined_notes),
+            ],
             "cards": [content.card(rows.answer(group, self.quality), confidence) for group in self.groups],
             "sections": sections,
             "quality": content.quality_groups(self.quality),

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from html import unescape
 from io import StringIO
 from pathlib import Path
 from urllib.parse import unquote
@@ -777,6 +778,19 @@ def test_a_merge_that_cannot_be_put_in_place_leaves_the_one_before(
     assert f"--out: {out}: Device or resource busy" in refused(out, one)
 
 
+def test_the_page_says_which_figures_were_preferred(tmp_path: Path) -> None:
+    one = report_fixture.write_run(tmp_path / "one", Run(variants=("fp32", "tf32"), absent={})).timing.parents[1]
+    two = report_fixture.write_run(tmp_path / "two", Run(variants=("fp32", "tf32"), absent={})).timing.parents[1]
+    path = two / "tables" / "timing.csv"
+    measured = tables.read("timing", path)
+    tables.write("timing", [row | {"step_ms_median": 2 * row["step_ms_median"]} for row in measured], path)
+    done = merge([one, two], tmp_path / "out", [two])
+    page = (tmp_path / "out" / "report" / "index.html").read_text(encoding="utf-8")
+    said = [note for note in done.notes if "as --prefer says" in note]
+    assert said
+    assert all(note[1:] in unescape(page) for note in said[:2])
+
+
 def test_the_same_parts_make_the_same_bytes(tmp_path: Path) -> None:
     one = part(tmp_path / "one", CONFIG, timing=[timing()], environment=[environment()])
     for out in ("a", "b"):
@@ -795,6 +809,8 @@ def test_the_command_draws_the_page_of_all_parts(tmp_path: Path) -> None:
     printed = command(one, two, "--out", tmp_path / "out").stdout
     page = (tmp_path / "out" / "report" / "index.html").read_text(encoding="utf-8")
     assert "2 runs joined" in page
+    assert "Joined from other results" in page
+    assert f"The tables are those of {one} and {two}." in page
     assert all(f"timing+demo+{gpu}+sample.svg" in os.listdir(tmp_path / "out" / "figures") for gpu in ("auto", "h100"))
     links = [unquote(link) for link in re.findall(r'href="([^"#:]+)"', page)]
     assert {f"../tables/{name}.csv" for name in ("timing", "counters", "claims")} <= set(links)
